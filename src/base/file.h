@@ -1,0 +1,25 @@
+/* file.h - mapped files, whole-file reads, atomic writes. */
+#ifndef FILE_H
+#define FILE_H
+
+#include "base/buf.h"
+#include "base/error.h"
+
+struct file_map {
+    const uint8_t *data;
+    size_t size;   /* from fstat of the open descriptor */
+    void *base;    /* what to unmap */
+};
+
+/* Maps a regular file read-only.  A directory, a FIFO or an empty file is an error. */
+bool file_map_open(struct file_map *m, const char *path, slm_error *err);
+void file_map_close(struct file_map *m);
+
+/* Reads all of a file (regular, pipe; "-" is standard input) of at most `max`
+ * bytes into b, which the caller has initialised. */
+bool file_read(const char *path, size_t max, struct buf *b, slm_error *err);
+
+/* Writes beside the path and renames, so that readers see the old or the new file. */
+bool file_write(const char *path, const void *data, size_t n, slm_error *err);
+
+#endif

@@ -1,0 +1,9 @@
+/* log.h - one line at a time to whoever called slm_log_set. */
+#ifndef LOG_H
+#define LOG_H
+
+#include "base/error.h"
+
+void log_line(slm_log_level level, const char *fmt, ...) PRINTF_LIKE(2, 3);
+
+#endif

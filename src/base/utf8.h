@@ -1,0 +1,27 @@
+/* utf8.h - strict UTF-8: no overlong forms, no surrogates, nothing above U+10FFFF. */
+#ifndef UTF8_H
+#define UTF8_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define UTF8_REPLACEMENT 0xFFFDu
+
+/* Length 1..4 of the character at s (n bytes there), its code point in *cp;
+ * 0 where no valid character begins. */
+int utf8_decode(const char *s, size_t n, uint32_t *cp);
+
+/* Writes cp, returns the length 1..4. */
+int utf8_encode(uint32_t cp, char out[4]);
+
+bool utf8_valid(const char *s, size_t n);
+
+/* Code points in valid text. */
+size_t utf8_count(const char *s, size_t n);
+
+/* How many bytes at the end of s are the beginning of a character that is not
+ * complete yet: 0..3.  Invalid bytes count as complete. */
+size_t utf8_incomplete(const char *s, size_t n);
+
+#endif

@@ -1,0 +1,120 @@
+/* gguf.h - the container: metadata, tensor directory, split files.
+ *
+ * A file is mapped and checked completely when it is opened: every length,
+ * offset and type, with the rules of the format's specification.  After that
+ * all reads are in bounds.  Strings and data point into the mapping and live
+ * until gguf_close. */
+#ifndef GGUF_H
+#define GGUF_H
+
+#include "base/error.h"
+
+enum gguf_type {
+    GGUF_U8, GGUF_I8, GGUF_U16, GGUF_I16, GGUF_U32, GGUF_I32, GGUF_F32, GGUF_BOOL,
+    GGUF_STR, GGUF_ARR, GGUF_U64, GGUF_I64, GGUF_F64, GGUF_TYPE_COUNT
+};
+
+/* "u32", "str", ... */
+const char *gguf_type_name(enum gguf_type type);
+
+struct gguf_str {
+    const char *s;  /* not NUL-terminated */
+    size_t n;
+};
+
+struct gguf_kv {
+    const char *key;          /* NUL-terminated copy */
+    enum gguf_type type;      /* GGUF_ARR for an array */
+    enum gguf_type elem;      /* element type; = type for a scalar */
+    uint64_t n;               /* elements; 1 for a scalar */
+    const uint8_t *data;      /* packed elements, possibly unaligned; NULL for strings */
+    const struct gguf_str *str; /* strings */
+};
+
+/* A tensor type of the container: what its id means in bytes. */
+struct gguf_tensor_type {
+    const char *name;    /* "Q4_K" */
+    int block;           /* elements in a block */
+    int block_bytes;
+};
+
+/* NULL for unknown and removed ids. */
+const struct gguf_tensor_type *gguf_tensor_type(uint32_t id);
+
+struct gguf_tensor {
+    const char *name;         /* NUL-terminated */
+    uint32_t type;            /* id, known */
+    int n_dims;               /* 1..4 */
+    int64_t ne[4];            /* fastest first, 1 where missing */
+    const uint8_t *data;
+    size_t bytes;
+    int shard;
+};
+
+struct gguf;
+
+/* Opens a file and, when it is the first of a split set, all its shards. */
+struct gguf *gguf_open(const char *path, slm_error *err);
+
+/* The same from memory that stays valid until gguf_close; no split files. */
+struct gguf *gguf_open_mem(const void *data, size_t n, slm_error *err);
+void gguf_close(struct gguf *g);
+
+uint32_t gguf_version(const struct gguf *g);
+uint64_t gguf_file_bytes(const struct gguf *g);  /* all shards */
+const char *gguf_path(const struct gguf *g);     /* "" for memory */
+
+size_t gguf_n_kv(const struct gguf *g);
+const struct gguf_kv *gguf_kv_at(const struct gguf *g, size_t i);
+const struct gguf_kv *gguf_find(const struct gguf *g, const char *key);
+
+size_t gguf_n_tensors(const struct gguf *g);
+const struct gguf_tensor *gguf_tensor_at(const struct gguf *g, size_t i);
+const struct gguf_tensor *gguf_find_tensor(const struct gguf *g, const char *name);
+
+/* Typed reads.  Each leaves *out alone and returns true when the key is missing;
+ * a value of another kind or out of range is an error that names the key.
+ * Integers of any width are read through the widest; f32 and f64 alike. */
+bool gguf_get_u64(const struct gguf *g, const char *key, uint64_t min, uint64_t max, uint64_t *out,
+                  slm_error *err);
+bool gguf_get_f64(const struct gguf *g, const char *key, double *out, slm_error *err);
+bool gguf_get_bool(const struct gguf *g, const char *key, bool *out, slm_error *err);
+bool gguf_get_str(const struct gguf *g, const char *key, struct gguf_str *out, slm_error *err);
+
+/* Element i of an integer, bool or float array or scalar, widened.  i must be in range and
+ * the kind right (assert). */
+int64_t gguf_int_at(const struct gguf_kv *kv, uint64_t i);
+double gguf_float_at(const struct gguf_kv *kv, uint64_t i);
+
+/* Whether elem is an integer type (bool not included). */
+bool gguf_is_int(enum gguf_type elem);
+
+/* Gives the mapped pages of a tensor back; they are read again from the file
+ * when touched. */
+void gguf_release(const struct gguf *g, const struct gguf_tensor *t);
+
+/* ---- writing ------------------------------------------------------------------ */
+
+struct gguf_writer;
+
+/* Collects metadata and tensors in order; failures are sticky and reported by
+ * gguf_write_file.  Data of tensors is borrowed until then. */
+struct gguf_writer *gguf_writer_new(void);
+void gguf_writer_free(struct gguf_writer *w);
+void gguf_put_u32(struct gguf_writer *w, const char *key, uint32_t v);
+void gguf_put_f32(struct gguf_writer *w, const char *key, float v);
+void gguf_put_bool(struct gguf_writer *w, const char *key, bool v);
+void gguf_put_str(struct gguf_writer *w, const char *key, const char *s, size_t n);
+/* elem: any fixed-width type; data packed little-endian. */
+void gguf_put_array(struct gguf_writer *w, const char *key, enum gguf_type elem, const void *data,
+                    uint64_t n);
+void gguf_put_strs(struct gguf_writer *w, const char *key, const struct gguf_str *strs, uint64_t n);
+/* A copy of an entry of another file. */
+void gguf_put_kv(struct gguf_writer *w, const struct gguf_kv *kv);
+void gguf_put_tensor(struct gguf_writer *w, const char *name, uint32_t type, int n_dims,
+                     const int64_t *ne, const void *data);
+bool gguf_write_file(struct gguf_writer *w, const char *path, slm_error *err);
+/* The file's bytes in memory (free with mem_free). */
+uint8_t *gguf_write_mem(struct gguf_writer *w, size_t *n, slm_error *err);
+
+#endif

@@ -1,0 +1,132 @@
+/* kern.h - the kernels of one instruction set, as a table of functions.
+ *
+ * Every entry computes the same bits in every tier: the scalar one is the
+ * definition.  Kernels hold no state, take no locks, allocate nothing and know
+ * nothing of threads; callers split work so that outputs are disjoint.  Float
+ * rows need no alignment.  No kernel reads beyond the lengths given, except
+ * where said. */
+#ifndef KERN_H
+#define KERN_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/cpu.h"
+#include "quant/quant.h"
+
+/* Attention cuts keys at absolute multiples of this many positions. */
+enum { ATTN_SEGMENT = 256 };
+
+/* A page of keys and values holds this many positions; it divides ATTN_SEGMENT. */
+enum { KV_PAGE = 64, ATTN_SEGMENT_PAGES = ATTN_SEGMENT / KV_PAGE };
+
+enum kv_type { KV_F32, KV_F16 };
+
+/* Gated activations: g[i] = f(g[i]) * u[i]. */
+enum gate_fn { GATE_SILU, GATE_GELU, GATE_FNS };
+
+/* Elementwise functions, for tests and rare uses. */
+enum unary_fn { UNARY_EXP, UNARY_SIGMOID, UNARY_SILU, UNARY_GELU, UNARY_TANH, UNARY_LOG,
+                UNARY_SOFTPLUS, UNARY_ERF, UNARY_FNS };
+
+/* One segment of attention for query rows that share a key-value head. */
+struct attn_seg {
+    int n_q;                   /* query rows */
+    int k_dim, v_dim;          /* head sizes in floats */
+    int k_stride, v_stride;    /* elements from one position to the next in a page; multiples of
+                                * 16, the rest of a row is zero */
+    enum kv_type kv;
+    const float *q;            /* row i at q + q_off[i], k_dim floats */
+    const size_t *q_off;
+    const void *k_page[ATTN_SEGMENT_PAGES];  /* position j of page p: k_page[p] + j * k_stride */
+    const void *v_page[ATTN_SEGMENT_PAGES];
+    const int *k_begin, *k_end;/* keys row i sees, relative to the segment: [begin, end) in 0..256 */
+    float scale;
+    float softcap;             /* s = cap * tanh(s / cap) when not 0 */
+    float *m, *l;              /* out [n_q]: maximum score and sum of weights; -inf and 0 if none */
+    float *o;                  /* out: row i at o + i * o_stride, v_dim floats, not normalised */
+    size_t o_stride;
+};
+
+/* y[t * ldy + r] for the n_rows rows at w and tokens t0..t1-1 of the quantised
+ * activations.  w: panels of consecutive row groups where kern.panels, else rows
+ * as in the file.  n_rows need not be a multiple of 16, w starts a row group.
+ * May prefetch beyond w. */
+typedef void kern_mm_fn(const void *w, int k, int n_rows, const void *act, int n_tok, int t0,
+                        int t1, float *y, size_t ldy);
+
+/* The same with float weights (rows as in the file) and float activations x[t * ldx]. */
+typedef void kern_fmm_fn(const void *w, int k, int n_rows, const float *x, size_t ldx, int n_tok,
+                         float *y, size_t ldy);
+
+struct kern {
+    enum isa isa;
+
+    /* ---- quantised activations: the layout is the tier's own ---- */
+
+    /* Bytes for n_tok tokens of k values; a multiple of 64. */
+    size_t (*act_bytes)(enum act_kind kind, int k, int n_tok);
+    /* Quantises tokens t0..t1-1 (t0 a multiple of 16, t1 too or n_tok) of x[t * ldx] into act,
+     * 64-byte aligned.  Per block: amax, d = amax / 127, q = rne(x * (127 / amax)); where
+     * 127 / amax is not finite d = 0 and all codes 0. */
+    void (*act_quant)(enum act_kind kind, const float *x, size_t ldx, int k, int n_tok, int t0,
+                      int t1, void *act);
+
+    /* ---- products, by type id; NULL where the type is of the other kind ---- */
+
+    bool panels;  /* mm wants panels */
+    kern_mm_fn *mm[QT_COUNT];
+    kern_fmm_fn *fmm[QT_COUNT];
+    /* Packs one row group, see panel_pack in dot.h. */
+    void (*pack)(const struct quant_type *type, const void *rows, size_t row_bytes, int k,
+                 int n_rows, void *panels);
+
+    /* ---- float rows ---- */
+
+    /* y = x / sqrt(sum(x^2) / n + eps) * w; w may be NULL; y may be x. */
+    void (*rmsnorm)(float *y, const float *x, const float *w, int n, float eps);
+    /* y += x */
+    void (*add)(float *y, const float *x, int n);
+    /* y *= s */
+    void (*scale)(float *y, float s, int n);
+    void (*gate[GATE_FNS])(float *g, const float *u, int n);
+    /* x = cap * tanh(x / cap) */
+    void (*softcap)(float *x, float cap, int n);
+    /* Rotates the pairs of one head in place: (x[2j], x[2j+1]) or (x[j], x[j + n_rot/2]).
+     * cs: cos[n_rot/2] then sin[n_rot/2]. */
+    void (*rope_pairs)(float *x, const float *cs, int n_rot);
+    void (*rope_halves)(float *x, const float *cs, int n_rot);
+    /* f32 to f16, nearest even. */
+    void (*to_f16)(uint16_t *y, const float *x, int n);
+    void (*unary[UNARY_FNS])(float *y, const float *x, int n);
+    /* Largest value; -inf for n = 0. */
+    float (*max)(const float *x, int n);
+
+    /* ---- attention ---- */
+
+    void (*attn_segment)(const struct attn_seg *s);
+    /* Folds a segment's (m, l, o) of one row into the running (m, l, o): start with m = -inf and
+     * l = 0 and o zero.  A segment with m_s = -inf changes nothing. */
+    void (*attn_fold)(float *m, float *l, float *o, float m_s, float l_s, const float *o_s, int n);
+    /* o *= 1 / l; o = 0 for l = 0 */
+    void (*attn_finish)(float *o, float l, int n);
+};
+
+/* The table of a tier, built once; isa must be one that the CPU has (assert). */
+const struct kern *kern_get(enum isa isa);
+
+/* Compares each entry of k with scalar on a sample of inputs; the first
+ * difference is described in `what`. */
+bool kern_selftest(const struct kern *k, char *what, size_t cap);
+
+/* Each ISA file fills in the float part of the table. */
+void ops_scalar_fill(struct kern *k);
+void ops_avx2_fill(struct kern *k);
+void ops_avx512_fill(struct kern *k);
+
+/* Whether this build computes as the contract wants: no contraction, no extra
+ * precision, gradual underflow, nearest rounding. */
+bool kern_canary(void);
+
+#endif

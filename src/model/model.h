@@ -1,0 +1,77 @@
+/* model.h - a model: hyper-parameters, weights, and one step of computation.
+ *
+ * A model is made from an open GGUF file, which must outlive it.  It is immutable
+ * but for packing: weights may move from the mapping into panels at any time
+ * without changing a bit of any result. */
+#ifndef MODEL_H
+#define MODEL_H
+
+#include "base/error.h"
+#include "base/thread.h"
+#include "gguf/gguf.h"
+#include "kern/kern.h"
+
+struct model;
+
+enum model_pack { MODEL_PACK_AUTO, MODEL_PACK_OFF, MODEL_PACK_WAIT };
+
+/* Reads and checks everything that a step needs.  The pool and k must outlive the
+ * model.  NULL and *err on failure; all missing tensors are named at once. */
+struct model *model_new(const struct gguf *g, struct pool *pool, const struct kern *k,
+                        enum model_pack pack, slm_error *err);
+void model_free(struct model *m);
+
+/* Sizes that the layers above need. */
+struct model_shape {
+    const char *arch;
+    int n_layer, n_embd, n_head, n_head_kv, n_vocab;
+    int context_max;          /* trained context */
+    int n_kv_layer;           /* layers with keys and values of their own */
+    uint64_t weight_bytes, n_params;
+};
+const struct model_shape *model_shape(const struct model *m);
+
+/* Bytes of one KV page of KV_PAGE positions in KV layer il: the keys
+ * [n_kv_head][KV_PAGE][k_stride], then the values [n_kv_head][KV_PAGE][v_stride].
+ * Fresh pages must be zero. */
+size_t model_kv_page_bytes(const struct model *m, int il, enum kv_type kv);
+
+/* ---- a step -------------------------------------------------------------------- */
+
+/* Consecutive tokens of one sequence within a step. */
+struct step_seq {
+    int n_tok;
+    int pos0;              /* position of the first of them */
+    void *const *pages;    /* page j of KV layer il is pages[il * page_stride + j]; there must be
+                            * pages for positions 0 .. pos0 + n_tok - 1 */
+    int page_stride;
+};
+
+/* All rows of a step, sequence after sequence. */
+struct step_in {
+    int n_tok;
+    const int32_t *tok;    /* [n_tok] */
+    int n_seq;
+    const struct step_seq *seq;
+    enum kv_type kv;
+    const bool *want;      /* [n_tok]: logits wanted after this token */
+};
+
+/* Scratch memory for steps of at most n_tok_max tokens with n_want_max logit rows
+ * in a context of at most context_max positions.  A step allocates nothing. */
+struct work;
+struct work *work_new(const struct model *m, int n_tok_max, int n_want_max, int context_max,
+                      slm_error *err);
+void work_free(struct work *w);
+size_t work_bytes(const struct model *m, int n_tok_max, int n_want_max, int context_max);
+
+/* Computes the step: extends keys and values of each sequence and writes the
+ * logits of the wanted tokens, in order, to logits [n_want][n_vocab].  Fails when a
+ * token is out of range or a logit is NaN (SLM_E_NUMERIC). */
+bool model_step(struct model *m, struct work *w, const struct step_in *in, float *logits,
+                slm_error *err);
+
+/* Names of the supported architectures, separated by ", ". */
+const char *model_arch_names(void);
+
+#endif

@@ -1,0 +1,48 @@
+/* session.h - one timeline of tokens: its pages, its logits, sync to a prompt.
+ *
+ * Used by one thread at a time.  The model must outlive it. */
+#ifndef SESSION_H
+#define SESSION_H
+
+#include "model/model.h"
+
+struct session;
+
+struct session_params {
+    int context;       /* tokens, 1..; the session can hold that many */
+    int chunk;         /* prompt tokens per step; 0: chosen */
+    enum kv_type kv;
+};
+
+/* Bytes a session with these parameters will allocate, by kind. */
+struct session_cost { uint64_t kv_bytes, work_bytes; };
+struct session_cost session_cost(const struct model *m, const struct session_params *p);
+
+/* Allocates pages for the whole context, scratch and the token list. */
+struct session *session_new(struct model *m, const struct session_params *p, slm_error *err);
+void session_free(struct session *s);
+
+int session_len(const struct session *s);
+int session_context(const struct session *s);
+const int32_t *session_tokens(const struct session *s);  /* [session_len] */
+
+/* Appends n tokens, computing in chunks.  Where a step fails or progress cancels,
+ * the session holds the tokens that were done, without logits. */
+bool session_feed(struct session *s, const int32_t *ids, size_t n, slm_error *err);
+
+/* Feeds and writes logits of every one of the n tokens to out [n][n_vocab]. */
+bool session_score(struct session *s, const int32_t *ids, size_t n, float *out, slm_error *err);
+
+/* Keeps the longest common prefix with ids (at most n - 1 tokens unless the logits
+ * of exactly these tokens are at hand) and feeds the rest. */
+bool session_sync(struct session *s, const int32_t *ids, size_t n, size_t *reused, slm_error *err);
+
+bool session_truncate(struct session *s, size_t n, slm_error *err);
+
+/* [n_vocab] after the last token, or NULL. */
+const float *session_logits(const struct session *s);
+
+typedef bool session_progress_fn(void *arg, size_t done, size_t total);
+void session_progress(struct session *s, session_progress_fn *fn, void *arg);
+
+#endif
