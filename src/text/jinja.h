@@ -11,6 +11,7 @@
 
 #include "base/buf.h"
 #include "base/error.h"
+#include "text/span.h"
 
 struct jinja;
 
@@ -32,8 +33,8 @@ struct jinja_env {
 
 /* Renders with the members of `context` as top-level variables and appends to out.
  * `marked` (may be NULL) names a top-level variable: the spans of the output that came
- * from strings inside it are appended to `spans` as struct span of text/vocab.h (two
- * size_t each), ascending and disjoint. */
+ * from strings inside it are appended to `spans` as struct span, ascending and
+ * disjoint. */
 bool jinja_render(const struct jinja *j, json_t *context, const struct jinja_env *env,
                   const char *marked, struct buf *out, struct buf *spans, slm_error *err);
 

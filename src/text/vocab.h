@@ -5,6 +5,7 @@
 #include "base/buf.h"
 #include "base/error.h"
 #include "gguf/gguf.h"
+#include "text/span.h"
 
 struct vocab;
 
@@ -40,7 +41,6 @@ bool tok_encode(const struct vocab *v, const char *text, size_t n, bool add_spec
 /* The same for rendered chat text: bytes inside the spans (ascending, disjoint,
  * [begin, end)) came from strangers and never become control tokens; outside they do.
  * A beginning-of-text token that the text already has is not added again. */
-struct span { size_t begin, end; };
 bool tok_encode_spans(const struct vocab *v, const char *text, size_t n, bool add_special,
                       const struct span *spans, size_t n_spans, struct ids *out, slm_error *err);
 
