@@ -1,0 +1,28 @@
+/* panel.h - how the fields of a block move into a panel.
+ *
+ * The panel layout of dot.h as data: packers of every instruction set and the
+ * inverse walk the same list. */
+#ifndef PANEL_H
+#define PANEL_H
+
+#include <stdint.h>
+
+enum panel_order {
+    PANEL_WORDS,  /* [count][16][width]: `width` consecutive bytes of a row at a time */
+    PANEL_BITS    /* 32 bits of a row to [8] masks of 64 bits, over [16][4] */
+};
+
+/* A field in the file: at `offset` in the block, count * width bytes.  The panel
+ * holds 16 times as many bytes, fields in the order of the list. */
+struct panel_field {
+    uint8_t order;
+    uint8_t offset;
+    uint8_t count, width;
+};
+
+enum { PANEL_FIELDS_MAX = 5 };
+
+/* The fields of a type, ended by count = 0; NULL for float types. */
+const struct panel_field *panel_fields(uint32_t type_id);
+
+#endif
