@@ -20,7 +20,10 @@ struct buf {
 /* max: limit in bytes, 0 for none. */
 void buf_init(struct buf *b, size_t max);
 void buf_deinit(struct buf *b);
+/* Empties b for new content: keeps the memory and forgets a failure. */
 void buf_clear(struct buf *b);
+
+/* On failure the content stays what it was before and b takes nothing more. */
 
 void buf_add(struct buf *b, const void *p, size_t n);
 void buf_putc(struct buf *b, char c);
@@ -30,7 +33,8 @@ void buf_printf(struct buf *b, const char *fmt, ...) PRINTF_LIKE(2, 3);
 /* NUL-terminated content; "" when empty.  Valid until the next change. */
 const char *buf_str(const struct buf *b);
 
-/* Hands the content over (free with mem_free) and leaves b empty; NULL when failed. */
+/* Hands the content over (free with mem_free; n may be NULL) and leaves b empty.
+ * NULL when failed, and b stays as it is. */
 char *buf_take(struct buf *b, size_t *n);
 
 #endif

@@ -1,4 +1,12 @@
-/* file.h - mapped files, whole-file reads, atomic writes. */
+/* file.h - mapped files, whole-file reads, atomic writes.
+ *
+ * Messages of errors begin with the path.
+ *
+ * A mapping has the size that the file had when it was opened.  If somebody cuts
+ * the file short while it is mapped, touching the missing part raises SIGBUS and
+ * ends the process: the same holds for every program that maps its input, and the
+ * only cure would be to copy the file.  So replace model files by renaming a new
+ * one over them, which leaves a mapping whole, and never write into them. */
 #ifndef FILE_H
 #define FILE_H
 
@@ -19,7 +27,17 @@ void file_map_close(struct file_map *m);
  * bytes into b, which the caller has initialised. */
 bool file_read(const char *path, size_t max, struct buf *b, slm_error *err);
 
-/* Writes beside the path and renames, so that readers see the old or the new file. */
+/* Writes beside the path and renames, so that readers see the old or the new file.
+ * A path that names a device or a pipe is written to as it is. */
 bool file_write(const char *path, const void *data, size_t n, slm_error *err);
+
+struct file_part {
+    const void *data;
+    size_t n;
+};
+
+/* The same with the parts one after another. */
+bool file_write_parts(const char *path, const struct file_part *parts, size_t n_parts,
+                      slm_error *err);
 
 #endif

@@ -30,7 +30,9 @@ static inline size_t align_up(size_t x, size_t align)
  * (a unique pointer comes back). */
 void *mem_alloc(size_t n, size_t size);
 void *mem_zalloc(size_t n, size_t size);
+/* p stays valid when NULL comes back. */
 void *mem_realloc(void *p, size_t n, size_t size);
+/* NULL is fine. */
 void mem_free(void *p);
 
 /* Copy of n bytes with a NUL behind. */
@@ -43,7 +45,7 @@ void *mem_alloc_aligned(size_t bytes);
 void *mem_pages(size_t bytes);
 void mem_pages_free(void *p, size_t bytes);
 
-/* Test builds only (SLM_FAULTS): the n-th allocation from now fails, once; 0 never. */
+/* For tests: the n-th allocation from now fails, once; 0 never.  Process-wide. */
 void mem_fail_after(long n);
 /* Allocations made so far by this process. */
 long mem_count(void);
@@ -53,7 +55,7 @@ long mem_count(void);
 struct arena {
     struct arena_block *head;
     size_t block_bytes;  /* size of a new block */
-    size_t used_bytes;   /* sum of what was handed out since init or reset */
+    size_t used_bytes;   /* sum of what was handed out since init */
     size_t max_bytes;    /* limit on used_bytes; 0: none */
     bool failed;         /* sticky: an allocation did not succeed */
 };

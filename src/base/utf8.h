@@ -8,11 +8,18 @@
 
 #define UTF8_REPLACEMENT 0xFFFDu
 
+/* Whether c can only be the second or a later byte of a character. */
+static inline bool utf8_is_continuation(char c)
+{
+    return ((unsigned char)c & 0xC0) == 0x80;
+}
+
 /* Length 1..4 of the character at s (n bytes there), its code point in *cp;
  * 0 where no valid character begins. */
 int utf8_decode(const char *s, size_t n, uint32_t *cp);
 
-/* Writes cp, returns the length 1..4. */
+/* Writes cp, returns the length 1..4.  What is not a character (a surrogate,
+ * above U+10FFFF) becomes U+FFFD. */
 int utf8_encode(uint32_t cp, char out[4]);
 
 bool utf8_valid(const char *s, size_t n);

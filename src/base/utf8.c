@@ -1,0 +1,139 @@
+/* utf8.c - strict UTF-8, after table 3-7 of the Unicode standard. */
+#include "base/utf8.h"
+
+/* What the first byte says: length, and the range of the second byte.  The
+ * narrower ranges exclude overlong forms, surrogates and values above U+10FFFF. */
+struct lead {
+    unsigned char len, lo, hi;
+};
+
+static struct lead lead_of(unsigned char c)
+{
+    if (c < 0x80) {
+        return (struct lead){1, 0, 0};
+    }
+    if (c < 0xC2) {
+        return (struct lead){0, 0, 0};
+    }
+    if (c < 0xE0) {
+        return (struct lead){2, 0x80, 0xBF};
+    }
+    if (c < 0xF0) {
+        return (struct lead){3, c == 0xE0 ? 0xA0 : 0x80, c == 0xED ? 0x9F : 0xBF};
+    }
+    if (c < 0xF5) {
+        return (struct lead){4, c == 0xF0 ? 0x90 : 0x80, c == 0xF4 ? 0x8F : 0xBF};
+    }
+    return (struct lead){0, 0, 0};
+}
+
+/* Bytes of the character at s that are there and right: the lead and its valid
+ * continuation, at most `lead.len`.  n >= 1 and lead.len >= 1. */
+static size_t valid_prefix(const unsigned char *s, size_t n, struct lead lead)
+{
+    size_t want = n < lead.len ? n : lead.len;
+
+    for (size_t i = 1; i < want; i++) {
+        unsigned char lo = i == 1 ? lead.lo : 0x80;
+        unsigned char hi = i == 1 ? lead.hi : 0xBF;
+
+        if (s[i] < lo || s[i] > hi) {
+            return i;
+        }
+    }
+    return want;
+}
+
+int utf8_decode(const char *s, size_t n, uint32_t *cp)
+{
+    const unsigned char *u = (const unsigned char *)s;
+
+    if (n == 0) {
+        return 0;
+    }
+    if (u[0] < 0x80) {
+        *cp = u[0];
+        return 1;
+    }
+    struct lead lead = lead_of(u[0]);
+
+    if (lead.len == 0 || valid_prefix(u, n, lead) < lead.len) {
+        return 0;
+    }
+    uint32_t c = u[0] & (0x7Fu >> lead.len);
+
+    for (int i = 1; i < lead.len; i++) {
+        c = c << 6 | (u[i] & 0x3Fu);
+    }
+    *cp = c;
+    return lead.len;
+}
+
+int utf8_encode(uint32_t cp, char out[4])
+{
+    if (cp > 0x10FFFF || (cp >= 0xD800 && cp < 0xE000)) {
+        cp = UTF8_REPLACEMENT;
+    }
+    if (cp < 0x80) {
+        out[0] = (char)cp;
+        return 1;
+    }
+    if (cp < 0x800) {
+        out[0] = (char)(0xC0 | cp >> 6);
+        out[1] = (char)(0x80 | (cp & 0x3F));
+        return 2;
+    }
+    if (cp < 0x10000) {
+        out[0] = (char)(0xE0 | cp >> 12);
+        out[1] = (char)(0x80 | (cp >> 6 & 0x3F));
+        out[2] = (char)(0x80 | (cp & 0x3F));
+        return 3;
+    }
+    out[0] = (char)(0xF0 | cp >> 18);
+    out[1] = (char)(0x80 | (cp >> 12 & 0x3F));
+    out[2] = (char)(0x80 | (cp >> 6 & 0x3F));
+    out[3] = (char)(0x80 | (cp & 0x3F));
+    return 4;
+}
+
+bool utf8_valid(const char *s, size_t n)
+{
+    for (size_t i = 0; i < n;) {
+        uint32_t cp;
+        int len = utf8_decode(s + i, n - i, &cp);
+
+        if (len == 0) {
+            return false;
+        }
+        i += (size_t)len;
+    }
+    return true;
+}
+
+size_t utf8_count(const char *s, size_t n)
+{
+    size_t count = 0;
+
+    for (size_t i = 0; i < n; i++) {
+        count += !utf8_is_continuation(s[i]);
+    }
+    return count;
+}
+
+size_t utf8_incomplete(const char *s, size_t n)
+{
+    const unsigned char *u = (const unsigned char *)s;
+
+    for (size_t back = 1; back <= 3 && back <= n; back++) {
+        if (utf8_is_continuation(s[n - back])) {
+            continue;
+        }
+        struct lead lead = lead_of(u[n - back]);
+
+        if (lead.len > back && valid_prefix(u + n - back, back, lead) == back) {
+            return back;
+        }
+        return 0;
+    }
+    return 0;
+}
