@@ -1,0 +1,603 @@
+/* dot_avx512.c - integer products with AVX-512 VNNI: a tile is 16 rows x up to 8 tokens.
+ *
+ * Weights are panels (dot.h): a lane is a row, so no sum crosses lanes.  The
+ * activations of eight tokens are interleaved by dwords of four codes, so that
+ * each vpdpbusd broadcasts its operand from one moving base; the last group of a
+ * batch is only as wide as it has tokens, and there is a kernel for each width.
+ *
+ * Memory is the limit of a single token.  Every line of the weights is therefore
+ * requested by software exactly once, spread between the arithmetic: to the
+ * second-level cache far ahead, then from there to the first. */
+#include "kern/dot.h"
+
+#include <assert.h>
+#include <float.h>
+
+#include "base/mem.h"
+#include "kern/unpack_avx512.h"
+
+/* Tokens side by side in a group of activations. */
+enum { GROUP = 8 };
+
+/* Distances of the two prefetches in bytes; 4 to 16 KiB and 2 to 3 KiB measure alike. */
+enum { AHEAD_L2 = 8192, AHEAD_L1 = 2304 };
+
+/* Tokens are taken in pieces whose activations leave room in the second-level cache. */
+enum { PIECE_BYTES = 512 * 1024 };
+
+/* ---- activations -------------------------------------------------------------------------------
+ *
+ * A group of n tokens: for each block of K a record of rows of n dwords, one dword per token. */
+
+/* Rows of a record of 32 values.  s is the sum of the codes. */
+enum {
+    A32_Q = 0,      /* 8: codes, four to a dword */
+    A32_D = 8,      /* scale */
+    A32_S = 9,      /* s as float */
+    A32_S8 = 10,    /* -8 * s, then -16 * s and -128 * s: what the bias of the codes adds */
+    A32_S16 = 11,
+    A32_S128 = 12,
+    A32_ROWS = 13
+};
+
+/* Rows of a record of 256 values.  Pairs are int16, a low and b high, in the order of the walk
+ * (unpack_avx512.h); s16 and s32 are sums of 16 and 32 codes. */
+enum {
+    A256_Q = 0,     /* 64: codes */
+    A256_D = 64,    /* scale */
+    A256_P16 = 65,  /* 8: pairs of s16, walk of q2_K */
+    A256_P32 = 73,  /* 4: pairs of s32, walk of q4_K */
+    A256_Q4K = 77,  /* 4 x 2: -8 * s32, -128 * s32 */
+    A256_Q3K = 85,  /* 8 x 2: -4 * s16, -16 * s16 */
+    A256_Q6K = 101, /* 8 x 2: -32 * s16 each */
+    A256_ROWS = 117
+};
+
+static int act_block(enum act_kind kind)
+{
+    return kind == ACT_Q32 ? 32 : 256;
+}
+
+static int act_rows(enum act_kind kind)
+{
+    return kind == ACT_Q32 ? A32_ROWS : A256_ROWS;
+}
+
+static size_t act_bytes_avx512(enum act_kind kind, int k, int n_tok)
+{
+    const size_t rows = (size_t)(k / act_block(kind)) * (size_t)act_rows(kind);
+    return align_up(4 * rows * (size_t)n_tok, 64);
+}
+
+/* Scale of a block of n values, n a multiple of 16, and the factor that makes codes of them.
+ *
+ * The maximum is taken over bit patterns without sign, so that infinity and NaN come out on
+ * top: such a block has that scale and codes 0.  Where 127 / amax overflows, it counts as zero. */
+INLINE float code_scale(const float *x, int n, float *factor)
+{
+    const __m512i sign = _mm512_set1_epi32(INT32_MIN);
+    __m512i m = _mm512_setzero_si512();
+
+    for (int i = 0; i < n; i += 16) {
+        const __m512i v = _mm512_castps_si512(_mm512_loadu_ps(x + i));
+        m = _mm512_max_epu32(m, _mm512_andnot_si512(sign, v));
+    }
+    const int32_t top = (int32_t)_mm512_reduce_max_epu32(m);
+    const float amax = _mm_cvtss_f32(_mm_castsi128_ps(_mm_cvtsi32_si128(top)));
+    const float f = 127.0f / amax;
+
+    *factor = 0.0f;
+    if (top >= 0x7F800000) {
+        return amax;
+    }
+    if (!(f <= FLT_MAX)) {
+        return 0.0f;
+    }
+    *factor = f;
+    return amax / 127.0f;
+}
+
+/* 16 codes, four to a dword; all zero for factor 0. */
+INLINE __m128i codes16(const float *x, float factor)
+{
+    const __m512 v = _mm512_mul_ps(_mm512_loadu_ps(x), _mm512_set1_ps(factor));
+    const __mmask16 some = factor != 0.0f ? 0xFFFF : 0;
+    return _mm512_maskz_cvtepi32_epi8(some, _mm512_cvtps_epi32(v));
+}
+
+/* Sum of 16 codes. */
+INLINE int32_t sum16(__m128i q)
+{
+    __m128i s = _mm_dpbusd_epi32(_mm_setzero_si128(), _mm_set1_epi8(1), q);
+    s = _mm_add_epi32(s, _mm_shuffle_epi32(s, 0x4E));
+    s = _mm_add_epi32(s, _mm_shuffle_epi32(s, 0xB1));
+    return _mm_cvtsi128_si32(s);
+}
+
+INLINE int32_t pair(int32_t low, int32_t high)
+{
+    return (int32_t)((uint32_t)(uint16_t)low | (uint32_t)high << 16);
+}
+
+INLINE int32_t float_bits(float x)
+{
+    return _mm_cvtsi128_si32(_mm_castps_si128(_mm_set_ss(x)));
+}
+
+/* One token's part of a record: column r of rows that are n dwords apart. */
+INLINE void quant_32(const float *x, int32_t *r, int n)
+{
+    int32_t q[8];
+    float factor;
+    const float d = code_scale(x, 32, &factor);
+    const __m128i lo = codes16(x, factor), hi = codes16(x + 16, factor);
+    const int32_t s = sum16(lo) + sum16(hi);
+
+    _mm_storeu_si128((void *)q, lo);
+    _mm_storeu_si128((void *)(q + 4), hi);
+    for (int i = 0; i < 8; i++) {
+        r[(A32_Q + i) * n] = q[i];
+    }
+    r[A32_D * n] = float_bits(d);
+    r[A32_S * n] = float_bits((float)s);
+    r[A32_S8 * n] = -8 * s;
+    r[A32_S16 * n] = -16 * s;
+    r[A32_S128 * n] = -128 * s;
+}
+
+INLINE void quant_256(const float *x, int32_t *r, int n)
+{
+    int32_t q[64], s16[16];
+    float factor;
+    const float d = code_scale(x, 256, &factor);
+
+    for (int i = 0; i < 16; i++) {
+        const __m128i v = codes16(x + 16 * i, factor);
+        _mm_storeu_si128((void *)(q + 4 * i), v);
+        s16[i] = sum16(v);
+    }
+    for (int i = 0; i < 64; i++) {
+        r[(A256_Q + i) * n] = q[i];
+    }
+    r[A256_D * n] = float_bits(d);
+    for (int j = 0; j < 4; j++) {
+        const int32_t a = s16[4 * j] + s16[4 * j + 1], b = s16[4 * j + 2] + s16[4 * j + 3];
+        r[(A256_P32 + j) * n] = pair(a, b);
+        r[(A256_Q4K + 2 * j) * n] = -8 * a;
+        r[(A256_Q4K + 2 * j + 1) * n] = -128 * b;
+    }
+    for (int s = 0; s < 8; s++) {
+        const struct walk w2 = walk_at(QT_Q2_K, s / 2, s % 2), w6 = walk_at(QT_Q6_K, s / 2, s % 2);
+        const int32_t a = s16[w2.ka / 4], b = s16[w2.kb / 4];
+        r[(A256_P16 + s) * n] = pair(a, b);
+        r[(A256_Q3K + 2 * s) * n] = -4 * a;
+        r[(A256_Q3K + 2 * s + 1) * n] = -16 * b;
+        r[(A256_Q6K + 2 * s) * n] = -32 * s16[w6.ka / 4];
+        r[(A256_Q6K + 2 * s + 1) * n] = -32 * s16[w6.kb / 4];
+    }
+}
+
+/* Tokens t .. t + n - 1, a whole group. */
+INLINE void quant_group(enum act_kind kind, const float *x, size_t ldx, int k, int t, int n,
+                        int32_t *act)
+{
+    const int block = act_block(kind), rows = act_rows(kind);
+    int32_t *r = act + (size_t)(k / block) * (size_t)rows * (size_t)t;
+
+    for (int i = 0; i < k; i += block, r += rows * n) {
+        for (int j = 0; j < n; j++) {
+            const float *v = x + (size_t)(t + j) * ldx + i;
+            if (kind == ACT_Q32) {
+                quant_32(v, r + j, n);
+            } else {
+                quant_256(v, r + j, n);
+            }
+        }
+    }
+}
+
+static void act_quant_avx512(enum act_kind kind, const float *x, size_t ldx, int k, int n_tok,
+                             int t0, int t1, void *act)
+{
+    assert(t0 % 16 == 0 && (t1 % 16 == 0 || t1 == n_tok));
+    for (int t = t0; t < t1; t += GROUP) {
+        if (t1 - t >= GROUP) {
+            quant_group(kind, x, ldx, k, t, GROUP, act);
+        } else {
+            quant_group(kind, x, ldx, k, t, t1 - t, act);
+        }
+    }
+}
+
+/* ---- tiles ---------------------------------------------------------------------------------- */
+
+/* Where a tile goes: tokens t0 .. t1-1 of its group, rows of the mask. */
+struct out {
+    float *y;
+    size_t ldy;
+    int t0, t1;
+    __mmask16 rows;
+};
+
+typedef void tile_fn(const uint8_t *p, const int32_t *x, int n_blocks, const struct out *out);
+
+INLINE void put(const struct out *out, int t, __m512 v)
+{
+    if (t >= out->t0 && t < out->t1) {
+        _mm512_mask_storeu_ps(out->y + (size_t)t * out->ldy, out->rows, v);
+    }
+}
+
+INLINE __m512i dword(const int32_t *p)
+{
+    return _mm512_set1_epi32(*p);
+}
+
+INLINE __m512 dword_ps(const int32_t *p)
+{
+    return _mm512_castsi512_ps(_mm512_set1_epi32(*p));
+}
+
+/* Step i of `steps` through a stretch of `bytes` at p: requests its share of the lines. */
+INLINE void fetch_ahead(const uint8_t *p, int bytes, int i, int steps)
+{
+    const int lines = (bytes + 63) / 64;
+
+    UNROLL
+    for (int l = i * lines / steps; l < (i + 1) * lines / steps; l++) {
+        _mm_prefetch((const char *)p + 64 * l + AHEAD_L2, _MM_HINT_T1);
+        _mm_prefetch((const char *)p + 64 * l + AHEAD_L1, _MM_HINT_T0);
+    }
+}
+
+INLINE int panel_bytes(uint32_t type)
+{
+    switch (type) {
+    case QT_Q4_0: return 288;
+    case QT_Q4_1: return 320;
+    case QT_Q5_0: return 352;
+    case QT_Q5_1: return 384;
+    case QT_Q8_0: return 544;
+    case QT_Q2_K: return 1344;
+    case QT_Q3_K: return 1760;
+    case QT_Q4_K: return 2304;
+    case QT_Q5_K: return 2816;
+    default: return 3360;
+    }
+}
+
+INLINE struct codes unpack_32(uint32_t type, const uint8_t *p, int i)
+{
+    switch (type) {
+    case QT_Q4_0: return unpack_q4_0(p, i);
+    case QT_Q4_1: return unpack_q4_1(p, i);
+    case QT_Q5_0: return unpack_q5_0(p, i);
+    case QT_Q5_1: return unpack_q5_1(p, i);
+    default: return unpack_q8_0(p, i);
+    }
+}
+
+/* Sum that takes the bias of the codes away, at the start of a block. */
+INLINE __m512i start_32(uint32_t type, const int32_t *x, int n, int t)
+{
+    switch (type) {
+    case QT_Q4_0: return dword(x + A32_S8 * n + t);
+    case QT_Q5_0: return dword(x + A32_S16 * n + t);
+    case QT_Q8_0: return dword(x + A32_S128 * n + t);
+    default: return _mm512_setzero_si512();
+    }
+}
+
+/* n tokens of a type of 32 weights; `ahead` when the weights come from memory. */
+INLINE void tile_32(uint32_t type, int n, bool ahead, const uint8_t *p, const int32_t *x,
+                    int n_blocks, const struct out *out)
+{
+    const int bytes = panel_bytes(type);
+    __m512 acc[GROUP];
+
+    UNROLL
+    for (int t = 0; t < n; t++) {
+        acc[t] = _mm512_setzero_ps();
+    }
+    NO_UNROLL
+    for (int b = 0; b < n_blocks; b++, p += bytes, x += A32_ROWS * n) {
+        __m512i s[GROUP], u[GROUP];
+
+        UNROLL
+        for (int t = 0; t < n; t++) {
+            s[t] = start_32(type, x, n, t);
+            u[t] = _mm512_setzero_si512();
+        }
+        UNROLL
+        for (int i = 0; i < 4; i++) {
+            const struct codes w = unpack_32(type, p, i);
+
+            if (ahead) {
+                fetch_ahead(p, bytes, i, 4);
+            }
+            UNROLL
+            for (int t = 0; t < n; t++) {
+                s[t] = _mm512_dpbusd_epi32(s[t], w.a, dword(x + (A32_Q + i) * n + t));
+                u[t] = _mm512_dpbusd_epi32(u[t], w.b, dword(x + (A32_Q + 4 + i) * n + t));
+            }
+        }
+
+        const __m512 d = scales_f16(p);
+        UNROLL
+        for (int t = 0; t < n; t++) {
+            const __m512 da = dword_ps(x + A32_D * n + t);
+            const __m512 sum = _mm512_cvtepi32_ps(_mm512_add_epi32(s[t], u[t]));
+
+            acc[t] = _mm512_fmadd_ps(_mm512_mul_ps(d, da), sum, acc[t]);
+            if (type == QT_Q4_1 || type == QT_Q5_1) {
+                acc[t] = _mm512_fmadd_ps(_mm512_mul_ps(scales_f16(p + 32), da),
+                                         dword_ps(x + A32_S * n + t), acc[t]);
+            }
+        }
+    }
+    UNROLL
+    for (int t = 0; t < n; t++) {
+        put(out, t, acc[t]);
+    }
+}
+
+INLINE struct codes unpack_k(uint32_t type, const uint8_t *p, int o, int c, int i)
+{
+    switch (type) {
+    case QT_Q2_K: return unpack_q2_K(p, o, c, i);
+    case QT_Q3_K: return unpack_q3_K(p, o, c, i);
+    case QT_Q4_K: return unpack_q4_K(p, o, i);
+    case QT_Q5_K: return unpack_q5_K(p, o, i);
+    default: return unpack_q6_K(p, o, c, i);
+    }
+}
+
+INLINE void scales_k(uint32_t type, const uint8_t *p, struct scales *out)
+{
+    switch (type) {
+    case QT_Q2_K: scales_q2_K(p, out); break;
+    case QT_Q3_K: scales_q3_K(p, out); break;
+    case QT_Q4_K: scales_q4_K(p, out); break;
+    case QT_Q5_K: scales_q5_K(p, out); break;
+    default: scales_q6_K(p, out); break;
+    }
+}
+
+/* Starts of the two sums of step s. */
+INLINE struct codes start_k(uint32_t type, const int32_t *x, int n, int s, int t)
+{
+    int row;
+
+    switch (type) {
+    case QT_Q3_K: row = A256_Q3K; break;
+    case QT_Q4_K: row = A256_Q4K; break;
+    case QT_Q6_K: row = A256_Q6K; break;
+    default: return (struct codes){ _mm512_setzero_si512(), _mm512_setzero_si512() };
+    }
+    return (struct codes){ dword(x + (row + 2 * s) * n + t), dword(x + (row + 2 * s + 1) * n + t) };
+}
+
+/* Adds the sums v of step s, times their scales, to the sum of the block.
+ *
+ * Where the sums of a sub-block fit 16 bits, two share a dword and one vpdpwssd multiplies
+ * both.  The shift that moves b to the upper word removes the factor of its codes. */
+INLINE __m512i add_scaled(uint32_t type, __m512i sum, struct codes v, const struct scales *sc,
+                          int s)
+{
+    switch (type) {
+    case QT_Q2_K:
+    case QT_Q3_K:
+        v.b = _mm512_slli_epi32(v.b, 14);
+        break;
+    case QT_Q4_K:
+        v.b = _mm512_slli_epi32(v.b, 12);
+        break;
+    default:
+        sum = _mm512_add_epi32(sum, _mm512_mullo_epi32(v.a, sc->s[2 * s]));
+        return _mm512_add_epi32(sum, _mm512_mullo_epi32(v.b, sc->s[2 * s + 1]));
+    }
+    return _mm512_dpwssd_epi32(sum, _mm512_mask_blend_epi16(0xAAAAAAAA, v.a, v.b), sc->s[s]);
+}
+
+/* q4_K sums of 32 codes fit 16 bits only as code - 8: 8 * scale * (sum of activations) returns
+ * what the start of the sums took away too much. */
+INLINE __m512i start_block(uint32_t type, const struct scales *sc, const int32_t *x, int n, int t)
+{
+    __m512i sum = _mm512_setzero_si512();
+
+    if (type == QT_Q4_K) {
+        UNROLL
+        for (int j = 0; j < 4; j++) {
+            sum = _mm512_dpwssd_epi32(sum, sc->s[j], dword(x + (A256_P32 + j) * n + t));
+        }
+        sum = _mm512_slli_epi32(sum, 3);
+    }
+    return sum;
+}
+
+INLINE __m512i min_sum(uint32_t type, const struct scales *sc, const int32_t *x, int n, int t)
+{
+    const int pairs = type == QT_Q2_K ? 8 : 4, row = type == QT_Q2_K ? A256_P16 : A256_P32;
+    __m512i m = _mm512_setzero_si512();
+
+    UNROLL
+    for (int j = 0; j < pairs; j++) {
+        m = _mm512_dpwssd_epi32(m, sc->m[j], dword(x + (row + j) * n + t));
+    }
+    return m;
+}
+
+/* n tokens of a K type. */
+INLINE void tile_k(uint32_t type, int n, bool ahead, const uint8_t *p, const int32_t *x,
+                   int n_blocks, const struct out *out)
+{
+    const int bytes = panel_bytes(type), inner = walk_inner(type), vectors = walk_vectors(type);
+    __m512 acc[GROUP];
+
+    UNROLL
+    for (int t = 0; t < n; t++) {
+        acc[t] = _mm512_setzero_ps();
+    }
+    NO_UNROLL
+    for (int blk = 0; blk < n_blocks; blk++, p += bytes, x += A256_ROWS * n) {
+        struct scales sc;
+        __m512i sum[GROUP];
+
+        scales_k(type, p, &sc);
+        UNROLL
+        for (int t = 0; t < n; t++) {
+            sum[t] = start_block(type, &sc, x, n, t);
+        }
+        NO_UNROLL
+        for (int o = 0; o < 4; o++) {
+            UNROLL
+            for (int c = 0; c < inner; c++) {
+                const int s = o * inner + c;
+                const struct walk k = walk_at(type, o, c);
+                struct codes v[GROUP];
+
+                UNROLL
+                for (int t = 0; t < n; t++) {
+                    v[t] = start_k(type, x, n, s, t);
+                }
+                UNROLL
+                for (int i = 0; i < vectors; i++) {
+                    const struct codes w = unpack_k(type, p, o, c, i);
+
+                    if (ahead) {
+                        fetch_ahead(p + o * (bytes / 4), bytes / 4, c * vectors + i, 8);
+                    }
+                    UNROLL
+                    for (int t = 0; t < n; t++) {
+                        v[t].a = _mm512_dpbusd_epi32(v[t].a, w.a, dword(x + (k.ka + i) * n + t));
+                        v[t].b = _mm512_dpbusd_epi32(v[t].b, w.b, dword(x + (k.kb + i) * n + t));
+                    }
+                }
+                UNROLL
+                for (int t = 0; t < n; t++) {
+                    sum[t] = add_scaled(type, sum[t], v[t], &sc, s);
+                }
+            }
+        }
+
+        const __m512 d = scales_f16(p);
+        UNROLL
+        for (int t = 0; t < n; t++) {
+            const __m512 da = dword_ps(x + A256_D * n + t);
+
+            acc[t] = _mm512_fmadd_ps(_mm512_mul_ps(d, da), _mm512_cvtepi32_ps(sum[t]), acc[t]);
+            if (type == QT_Q2_K || type == QT_Q4_K || type == QT_Q5_K) {
+                const __m512i m = min_sum(type, &sc, x, n, t);
+                acc[t] = _mm512_fnmadd_ps(_mm512_mul_ps(scales_f16(p + 32), da),
+                                          _mm512_cvtepi32_ps(m), acc[t]);
+            }
+        }
+    }
+    UNROLL
+    for (int t = 0; t < n; t++) {
+        put(out, t, acc[t]);
+    }
+}
+
+/* The kernels of a type: 1 .. 8 tokens with weights from memory, then 8 tokens with weights that
+ * an earlier group has brought into the cache. */
+enum { TILES = GROUP + 1 };
+
+#define TILE(family, id, name, n, ahead)                                                 \
+    static void name(const uint8_t *p, const int32_t *x, int n_blocks, const struct out *out) \
+    {                                                                                    \
+        family(id, n, ahead, p, x, n_blocks, out);                                       \
+    }
+
+#define TILES_OF(family, id, q)                                                          \
+    TILE(family, id, q##_1, 1, true)                                                     \
+    TILE(family, id, q##_2, 2, true)                                                     \
+    TILE(family, id, q##_3, 3, true)                                                     \
+    TILE(family, id, q##_4, 4, true)                                                     \
+    TILE(family, id, q##_5, 5, true)                                                     \
+    TILE(family, id, q##_6, 6, true)                                                     \
+    TILE(family, id, q##_7, 7, true)                                                     \
+    TILE(family, id, q##_8, 8, true)                                                     \
+    TILE(family, id, q##_8_cached, 8, false)                                             \
+    static tile_fn *const q##_tiles[TILES] = { q##_1, q##_2, q##_3, q##_4, q##_5,         \
+                                               q##_6, q##_7, q##_8, q##_8_cached };      \
+    static void mm_##q##_avx512(const void *w, int k, int n_rows, const void *act, int n_tok, \
+                                int t0, int t1, float *y, size_t ldy)                    \
+    {                                                                                    \
+        mm_tiles(id, q##_tiles, w, k, n_rows, act, n_tok, t0, t1, y, ldy);               \
+    }
+
+static int min_int(int a, int b)
+{
+    return a < b ? a : b;
+}
+
+/* Tokens [t0, t1) of one row group, in groups of activations. */
+static void row_group(tile_fn *const *tiles, const uint8_t *panels, int n_blocks,
+                      const int32_t *act, size_t tok_dwords, int n_tok, int t0, int t1,
+                      struct out *out, float *y)
+{
+    for (int g = t0 / GROUP * GROUP; g < t1; g += GROUP) {
+        const int n = min_int(GROUP, n_tok - g);
+        const bool cached = n == GROUP && g > t0;
+
+        out->y = y + (size_t)g * out->ldy;
+        out->t0 = t0 - g;
+        out->t1 = t1 - g;
+        tiles[cached ? GROUP : n - 1](panels, act + tok_dwords * (size_t)g, n_blocks, out);
+    }
+}
+
+/* Tokens in pieces outside, row groups inside: the activations of a piece stay in the cache, and
+ * so does a row group while all tokens of the piece use it. */
+static void mm_tiles(uint32_t type, tile_fn *const *tiles, const void *w, int k, int n_rows,
+                     const void *act, int n_tok, int t0, int t1, float *y, size_t ldy)
+{
+    const enum act_kind kind = type < QT_Q2_K ? ACT_Q32 : ACT_Q256;
+    const int n_blocks = k / act_block(kind);
+    const size_t group_bytes = (size_t)n_blocks * (size_t)panel_bytes(type);
+    const size_t tok_dwords = (size_t)n_blocks * (size_t)act_rows(kind);
+    const size_t fit = PIECE_BYTES / (4 * tok_dwords * 2 * GROUP) * 2 * GROUP;
+    const int piece = fit < 4 * GROUP ? 4 * GROUP : fit < 4096 ? (int)fit : 4096;
+
+    for (int a = t0, e; a < t1; a = e) {
+        const uint8_t *p = w;
+
+        e = min_int(t1, a / GROUP * GROUP + piece);
+        for (int r = 0; r < n_rows; r += PANEL_ROWS, p += group_bytes) {
+            const int rows = min_int(PANEL_ROWS, n_rows - r);
+            struct out out = { .ldy = ldy, .rows = (__mmask16)((1u << rows) - 1) };
+
+            row_group(tiles, p, n_blocks, act, tok_dwords, n_tok, a, e, &out, y + r);
+        }
+    }
+}
+
+TILES_OF(tile_32, QT_Q4_0, q4_0)
+TILES_OF(tile_32, QT_Q4_1, q4_1)
+TILES_OF(tile_32, QT_Q5_0, q5_0)
+TILES_OF(tile_32, QT_Q5_1, q5_1)
+TILES_OF(tile_32, QT_Q8_0, q8_0)
+TILES_OF(tile_k, QT_Q2_K, q2_K)
+TILES_OF(tile_k, QT_Q3_K, q3_K)
+TILES_OF(tile_k, QT_Q4_K, q4_K)
+TILES_OF(tile_k, QT_Q5_K, q5_K)
+TILES_OF(tile_k, QT_Q6_K, q6_K)
+
+void dot_avx512_fill(struct kern *k)
+{
+    k->act_bytes = act_bytes_avx512;
+    k->act_quant = act_quant_avx512;
+    k->panels = true;
+    k->pack = panel_pack;
+    k->mm[QT_Q4_0] = mm_q4_0_avx512;
+    k->mm[QT_Q4_1] = mm_q4_1_avx512;
+    k->mm[QT_Q5_0] = mm_q5_0_avx512;
+    k->mm[QT_Q5_1] = mm_q5_1_avx512;
+    k->mm[QT_Q8_0] = mm_q8_0_avx512;
+    k->mm[QT_Q2_K] = mm_q2_K_avx512;
+    k->mm[QT_Q3_K] = mm_q3_K_avx512;
+    k->mm[QT_Q4_K] = mm_q4_K_avx512;
+    k->mm[QT_Q5_K] = mm_q5_K_avx512;
+    k->mm[QT_Q6_K] = mm_q6_K_avx512;
+}
