@@ -14,6 +14,7 @@
 #include <float.h>
 
 #include "base/mem.h"
+#include "kern/panel.h"
 #include "kern/unpack_avx512.h"
 
 /* Tokens side by side in a group of activations. */
@@ -589,7 +590,7 @@ void dot_avx512_fill(struct kern *k)
     k->act_bytes = act_bytes_avx512;
     k->act_quant = act_quant_avx512;
     k->panels = true;
-    k->pack = panel_pack;
+    k->pack = panel_pack_avx512;
     k->mm[QT_Q4_0] = mm_q4_0_avx512;
     k->mm[QT_Q4_1] = mm_q4_1_avx512;
     k->mm[QT_Q5_0] = mm_q5_0_avx512;

@@ -5,7 +5,10 @@
 #ifndef PANEL_H
 #define PANEL_H
 
+#include <stddef.h>
 #include <stdint.h>
+
+struct quant_type;
 
 enum panel_order {
     PANEL_WORDS,  /* [count][16][width]: `width` consecutive bytes of a row at a time */
@@ -24,5 +27,9 @@ enum { PANEL_FIELDS_MAX = 5 };
 
 /* The fields of a type, ended by count = 0; NULL for float types. */
 const struct panel_field *panel_fields(uint32_t type_id);
+
+/* panel_pack of dot.h with AVX-512; requests the following row group from memory. */
+void panel_pack_avx512(const struct quant_type *type, const void *rows, size_t row_bytes, int k,
+                       int n_rows, void *panels);
 
 #endif
