@@ -76,30 +76,32 @@ bool slm_wrap(slm_error *err, const char *fmt, ...)
     if (err == NULL) {
         return false;
     }
-    char context[CONTEXT_MAX];
-    char old[sizeof err->msg];
+    char whole[CONTEXT_MAX + sizeof err->msg];
     va_list args;
 
     va_start(args, fmt);
-    vsnprintf(context, sizeof context, fmt, args);
+    vsnprintf(whole, CONTEXT_MAX - 2, fmt, args);
     va_end(args);
-    memcpy(old, err->msg, sizeof old);
 
-    /* The reason matters more than the context, and a path's end more than its
-     * beginning: what does not fit is cut from the front. */
-    int room = (int)(sizeof err->msg - 1 - strlen(old)) - 2;
-    int n = (int)strlen(context);
-    const char *from = context, *mark = "";
+    size_t reason = strlen(whole) + 2;  /* where the old message begins */
 
-    if (n > room) {
-        mark = "...";
-        from = context + n - (room > 3 ? room - 3 : 0);
-        while (utf8_is_continuation(*from)) {
+    strcat(whole, ": ");
+    strcat(whole, err->msg);
+
+    size_t n = strlen(whole), max = sizeof err->msg - 1;
+
+    if (n <= max) {
+        memcpy(err->msg, whole, n + 1);
+    } else if (n - max + 3 < reason) {
+        /* The reason matters more than the context, and a path's end more than its
+         * beginning: what does not fit is cut from the front. */
+        size_t from = n - max + 3;
+
+        while (utf8_is_continuation(whole[from])) {
             from++;
         }
-    }
-    if (room >= 16) {
-        snprintf(err->msg, sizeof err->msg, "%s%.*s: %s", mark, room, from, old);
+        memcpy(err->msg, "...", 3);
+        memcpy(err->msg + 3, whole + from, n + 1 - from);
     }
     tidy(err->msg);
     return false;

@@ -3,7 +3,12 @@
  * A file is mapped and checked completely when it is opened: every length,
  * offset and type, with the rules of the format's specification.  After that
  * all reads are in bounds.  Strings and data point into the mapping and live
- * until gguf_close. */
+ * until gguf_close; file.h says what happens when somebody shortens the file
+ * meanwhile.
+ *
+ * Versions 2 and 3, little-endian.  Tensors may lie in the file in any order and
+ * with gaps, but must not overlap.  Stricter than the format in what no producer
+ * writes: no empty tensors, no NUL byte in a key, one level of arrays. */
 #ifndef GGUF_H
 #define GGUF_H
 
@@ -41,22 +46,30 @@ struct gguf_tensor_type {
 /* NULL for unknown and removed ids. */
 const struct gguf_tensor_type *gguf_tensor_type(uint32_t id);
 
+/* Why gguf_tensor_type has nothing for this id: what it was or whose it is, and
+ * what to do about it. */
+void gguf_refuse_type(uint32_t id, char *out, size_t cap);
+
 struct gguf_tensor {
     const char *name;         /* NUL-terminated */
     uint32_t type;            /* id, known */
     int n_dims;               /* 1..4 */
     int64_t ne[4];            /* fastest first, 1 where missing */
-    const uint8_t *data;
+    const uint8_t *data;      /* may be unaligned */
     size_t bytes;
-    int shard;
+    uint64_t offset;          /* of the data in its shard's file */
+    int shard;                /* 0 is the first */
 };
 
 struct gguf;
 
-/* Opens a file and, when it is the first of a split set, all its shards. */
+/* Opens a file; if it is one of a split set, all its shards (they are found by
+ * name, and any of them may be given).  Errors begin with the path of the file at
+ * fault. */
 struct gguf *gguf_open(const char *path, slm_error *err);
 
-/* The same from memory that stays valid until gguf_close; no split files. */
+/* The same from memory that stays valid until gguf_close; no split files.  The
+ * messages name no file. */
 struct gguf *gguf_open_mem(const void *data, size_t n, slm_error *err);
 void gguf_close(struct gguf *g);
 
@@ -86,8 +99,9 @@ bool gguf_get_str(const struct gguf *g, const char *key, struct gguf_str *out, s
 int64_t gguf_int_at(const struct gguf_kv *kv, uint64_t i);
 double gguf_float_at(const struct gguf_kv *kv, uint64_t i);
 
-/* Whether elem is an integer type (bool not included). */
+/* Whether elem is an integer or a float type (bool is neither). */
 bool gguf_is_int(enum gguf_type elem);
+bool gguf_is_float(enum gguf_type elem);
 
 /* Gives the mapped pages of a tensor back; they are read again from the file
  * when touched. */
@@ -97,9 +111,11 @@ void gguf_release(const struct gguf *g, const struct gguf_tensor *t);
 
 struct gguf_writer;
 
-/* Collects metadata and tensors in order; failures are sticky and reported by
- * gguf_write_file.  Data of tensors is borrowed until then. */
-struct gguf_writer *gguf_writer_new(void);
+/* Collects metadata and tensors in order; failures (no memory, a name twice, a
+ * shape that does not fit the type) are sticky and reported by gguf_write_file and
+ * gguf_write_mem.  Data of tensors is borrowed until then.  An entry
+ * general.alignment is obeyed. */
+struct gguf_writer *gguf_writer_new(void);  /* NULL without memory */
 void gguf_writer_free(struct gguf_writer *w);
 void gguf_put_u32(struct gguf_writer *w, const char *key, uint32_t v);
 void gguf_put_f32(struct gguf_writer *w, const char *key, float v);
