@@ -111,6 +111,9 @@ struct kern {
     void (*attn_fold)(float *m, float *l, float *o, float m_s, float l_s, const float *o_s, int n);
     /* o *= 1 / l; o = 0 for l = 0 */
     void (*attn_finish)(float *o, float l, int n);
+
+    /* Whether the float kernels of this tier were compiled as the contract wants. */
+    bool (*canary)(void);
 };
 
 /* The table of a tier, built once; isa must be one that the CPU has (assert). */
@@ -125,8 +128,8 @@ void ops_scalar_fill(struct kern *k);
 void ops_avx2_fill(struct kern *k);
 void ops_avx512_fill(struct kern *k);
 
-/* Whether this build computes as the contract wants: no contraction, no extra
- * precision, gradual underflow, nearest rounding. */
+/* Whether this build computes as the contract wants, in every tier that the CPU
+ * has: no contraction, no extra precision, gradual underflow, nearest rounding. */
 bool kern_canary(void);
 
 #endif

@@ -1,0 +1,185 @@
+/* fmat.inc.c - products with float weights, and the tile of dot products that
+ * attention uses for its scores too.
+ *
+ * Included by isa.inc.c, once per instruction set.  Every output is one v16 chain
+ * over k with the tail padded by zeros, then the tree: acc = fma(w, x, acc) for
+ * sixteen k at a time in ascending order.  Rows and tokens only share loads. */
+
+enum wtype { W_F32, W_F16, W_BF16 };
+
+INLINE v16 w_load(enum wtype type, const void *row, int i)
+{
+    switch (type) {
+    case W_F32:
+        return v16_load((const float *)row + i);
+    case W_F16:
+        return v16_load_f16((const uint16_t *)row + i);
+    default:
+        return v16_load_bf16((const uint16_t *)row + i);
+    }
+}
+
+INLINE v16 w_load_n(enum wtype type, const void *row, int i, int n)
+{
+    switch (type) {
+    case W_F32:
+        return v16_load_n((const float *)row + i, n);
+    case W_F16:
+        return v16_load_f16_n((const uint16_t *)row + i, n);
+    default:
+        return v16_load_bf16_n((const uint16_t *)row + i, n);
+    }
+}
+
+INLINE size_t w_bytes(enum wtype type)
+{
+    return type == W_F32 ? sizeof(float) : sizeof(uint16_t);
+}
+
+/* Chains of nx rows of x with nw rows of w, k long: out[i * 16 + j] for x[i] and w[j].
+ * nx and nw are constants, so the accumulators are registers. */
+INLINE void dot_tile(enum wtype type, const void *const *w, int nw, const float *const *x, int nx,
+                     int k, v16 *out)
+{
+    v16 acc[V16_TILE_X][8];
+    int i = 0;
+
+#pragma GCC unroll 8
+    for (int t = 0; t < nx; t++) {
+#pragma GCC unroll 8
+        for (int r = 0; r < nw; r++) {
+            acc[t][r] = v16_zero();
+        }
+    }
+    for (; i + 16 <= k; i += 16) {
+        v16 b[8];
+
+#pragma GCC unroll 8
+        for (int r = 0; r < nw; r++) {
+            b[r] = w_load(type, w[r], i);
+        }
+#pragma GCC unroll 8
+        for (int t = 0; t < nx; t++) {
+            const v16 a = v16_load(x[t] + i);
+#pragma GCC unroll 8
+            for (int r = 0; r < nw; r++) {
+                acc[t][r] = v16_fma(b[r], a, acc[t][r]);
+            }
+        }
+    }
+    if (i < k) {
+        v16 b[8];
+
+#pragma GCC unroll 8
+        for (int r = 0; r < nw; r++) {
+            b[r] = w_load_n(type, w[r], i, k - i);
+        }
+#pragma GCC unroll 8
+        for (int t = 0; t < nx; t++) {
+            const v16 a = v16_load_n(x[t] + i, k - i);
+#pragma GCC unroll 8
+            for (int r = 0; r < nw; r++) {
+                acc[t][r] = v16_fma(b[r], a, acc[t][r]);
+            }
+        }
+    }
+#pragma GCC unroll 8
+    for (int t = 0; t < nx; t++) {
+#pragma GCC unroll 8
+        for (int r = 0; r < nw; r++) {
+            out[t * 16 + r] = acc[t][r];
+        }
+    }
+}
+
+/* Sixteen rows of w with nx rows of x: y[i * ldy + j], 16 floats for each i. */
+INLINE void dot_group_n(enum wtype type, const void *const w[16], const float *const *x, int nx,
+                        int k, float *y, size_t ldy)
+{
+    v16 acc[V16_TILE_X * 16];
+
+    for (int j = 0; j < 16; j += V16_TILE_W(nx)) {
+        dot_tile(type, w + j, V16_TILE_W(nx), x, nx, k, acc + j);
+    }
+    for (int i = 0; i < nx; i++) {
+        v16_sum16(acc + i * 16, y + (size_t)i * ldy);
+    }
+}
+
+/* The same for nx in 1..V16_TILE_X known only now. */
+INLINE void dot_group(enum wtype type, const void *const w[16], const float *const *x, int nx, int k,
+                      float *y, size_t ldy)
+{
+    switch (nx) {
+#if V16_TILE_X >= 6
+    case 6: dot_group_n(type, w, x, 6, k, y, ldy); break;
+    case 5: dot_group_n(type, w, x, 5, k, y, ldy); break;
+    case 4: dot_group_n(type, w, x, 4, k, y, ldy); break;
+#endif
+#if V16_TILE_X >= 3
+    case 3: dot_group_n(type, w, x, 3, k, y, ldy); break;
+    case 2: dot_group_n(type, w, x, 2, k, y, ldy); break;
+#endif
+    default: dot_group_n(type, w, x, 1, k, y, ldy); break;
+    }
+}
+
+/* Rows of a tile when n rows are cut into as few equal tiles as possible. */
+INLINE int tile_rows(int n)
+{
+    const int tiles = (n + V16_TILE_X - 1) / V16_TILE_X;
+
+    return (n + tiles - 1) / tiles;
+}
+
+INLINE void fmm(enum wtype type, const void *w, int k, int n_rows, const float *x, size_t ldx,
+                int n_tok, float *y, size_t ldy)
+{
+    const size_t row_bytes = (size_t)k * w_bytes(type);
+
+    for (int r = 0; r < n_rows; r += 16) {
+        const int rows = n_rows - r < 16 ? n_rows - r : 16;
+        const void *row[16];
+
+        /* A short last group repeats its last row; the copies are dropped. */
+        for (int j = 0; j < 16; j++) {
+            row[j] = (const char *)w + (size_t)(r + (j < rows ? j : rows - 1)) * row_bytes;
+        }
+        for (int t = 0; t < n_tok; ) {
+            const int nx = tile_rows(n_tok - t);
+            const float *xs[V16_TILE_X];
+            float out[V16_TILE_X][16];
+
+            for (int i = 0; i < nx; i++) {
+                xs[i] = x + (size_t)(t + i) * ldx;
+            }
+            if (rows == 16) {
+                dot_group(type, row, xs, nx, k, y + (size_t)t * ldy + r, ldy);
+            } else {
+                dot_group(type, row, xs, nx, k, out[0], 16);
+                for (int i = 0; i < nx; i++) {
+                    memcpy(y + (size_t)(t + i) * ldy + r, out[i], (size_t)rows * sizeof(float));
+                }
+            }
+            t += nx;
+        }
+    }
+}
+
+static void fmm_f32(const void *w, int k, int n_rows, const float *x, size_t ldx, int n_tok,
+                    float *y, size_t ldy)
+{
+    fmm(W_F32, w, k, n_rows, x, ldx, n_tok, y, ldy);
+}
+
+static void fmm_f16(const void *w, int k, int n_rows, const float *x, size_t ldx, int n_tok,
+                    float *y, size_t ldy)
+{
+    fmm(W_F16, w, k, n_rows, x, ldx, n_tok, y, ldy);
+}
+
+static void fmm_bf16(const void *w, int k, int n_rows, const float *x, size_t ldx, int n_tok,
+                     float *y, size_t ldy)
+{
+    fmm(W_BF16, w, k, n_rows, x, ldx, n_tok, y, ldy);
+}
