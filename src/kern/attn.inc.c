@@ -60,7 +60,7 @@ INLINE void attn_scores(struct attn_rows *a, enum wtype type)
         }
         for (int i = 0; i < a->n; i += step) {
             const int n = a->n - i < step ? a->n - i : step;
-            const float *q[V16_TILE_X];
+            const float *q[V16_TILE_X] = { NULL };
             int lo, hi;
 
             rows_range(s, a->row0 + i, n, &lo, &hi);

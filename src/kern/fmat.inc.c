@@ -147,7 +147,7 @@ INLINE void fmm(enum wtype type, const void *w, int k, int n_rows, const float *
         }
         for (int t = 0; t < n_tok; ) {
             const int nx = tile_rows(n_tok - t);
-            const float *xs[V16_TILE_X];
+            const float *xs[V16_TILE_X] = { NULL };
             float out[V16_TILE_X][16];
 
             for (int i = 0; i < nx; i++) {
