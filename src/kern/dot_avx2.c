@@ -1,0 +1,579 @@
+/* dot_avx2.c - integer products from panels with AVX2.
+ *
+ * A lane is a row, so there is no horizontal sum.  Two shapes, written once for
+ * all types (unpack_avx2.h says how the types differ):
+ *
+ *   one token    codes go from the panel through registers into the sums, both
+ *                halves of the 16 rows share each broadcast of activations;
+ *   more tokens  256 weights of 16 rows are unpacked once into a buffer that
+ *                stays in L1 and serves all tokens, 8 rows x 4 tokens at a time.
+ *
+ * The type id is a constant in every function that the compiler sees, so the
+ * switches and loops over units and planes vanish.  Sums inside a block are
+ * exact integers; the float steps are those of dot.h in the same order. */
+#include <assert.h>
+#include <string.h>
+
+#include "kern/actq_avx2.h"
+#include "kern/dot.h"
+#include "kern/panel.h"
+#include "kern/unpack_avx2.h"
+
+/* Panels are asked for twice: into L2 far ahead, so that enough lines are on their
+ * way, and into L1 just ahead, so that loads need no line buffer. */
+enum { FAR_BYTES = 8192, NEAR_BYTES = 2304 };
+
+ALWAYS_INLINE void ask(const uint8_t *line)
+{
+    _mm_prefetch((const char *)line + FAR_BYTES, _MM_HINT_T1);
+    _mm_prefetch((const char *)line + NEAR_BYTES, _MM_HINT_T0);
+}
+
+/* Asks for the lines from *line to end, each once over the run of a kernel. */
+ALWAYS_INLINE void ask_until(const uint8_t **line, const uint8_t *end)
+{
+    for (; *line < end; *line += 64) {
+        ask(*line);
+    }
+}
+
+/* ---- small pieces ----------------------------------------------------------------- */
+
+ALWAYS_INLINE bool is_k_type(uint32_t id)
+{
+    return id >= QT_Q2_K;
+}
+
+ALWAYS_INLINE bool with_min(uint32_t id)
+{
+    return id == QT_Q4_1 || id == QT_Q5_1 || id == QT_Q2_K || id == QT_Q4_K || id == QT_Q5_K;
+}
+
+/* Weights in a panel and its bytes. */
+ALWAYS_INLINE int block_of(uint32_t id)
+{
+    return is_k_type(id) ? 256 : 32;
+}
+
+ALWAYS_INLINE size_t panel_bytes(uint32_t id)
+{
+    switch (id) {
+    case QT_Q4_0: return 288;
+    case QT_Q4_1: return 320;
+    case QT_Q5_0: return 352;
+    case QT_Q5_1: return 384;
+    case QT_Q8_0: return 544;
+    case QT_Q2_K: return 1344;
+    case QT_Q3_K: return 1760;
+    case QT_Q4_K: return 2304;
+    case QT_Q5_K: return 2816;
+    default: return 3360;
+    }
+}
+
+ALWAYS_INLINE __m256i dword(const int32_t *p)
+{
+    return _mm256_set1_epi32(*p);
+}
+
+ALWAYS_INLINE __m256 dword_float(const int32_t *p)
+{
+    return _mm256_castsi256_ps(_mm256_set1_epi32(*p));
+}
+
+/* Eight 16-bit floats of a half of the rows. */
+ALWAYS_INLINE __m256 halves(const uint8_t *p, int half)
+{
+    return _mm256_cvtph_ps(load_128(p + 16 * half));
+}
+
+/* sum += products of unsigned codes, in 16 bits */
+ALWAYS_INLINE __m256i add_products(__m256i sum, __m256i codes, __m256i act)
+{
+    return _mm256_add_epi16(sum, _mm256_maddubs_epi16(codes, act));
+}
+
+/* sum += pairs of 16 bits times pairs of 16 bits */
+ALWAYS_INLINE __m256i add_pairs(__m256i sum, __m256i a, __m256i b)
+{
+    return _mm256_add_epi32(sum, _mm256_madd_epi16(a, b));
+}
+
+/* The same for signed codes: the sign moves to the activation, which is never -128. */
+ALWAYS_INLINE __m256i add_signed(__m256i sum, __m256i codes, __m256i magnitude, __m256i act)
+{
+    const __m256i pairs = _mm256_maddubs_epi16(magnitude, _mm256_sign_epi8(act, codes));
+
+    return add_pairs(sum, pairs, _mm256_set1_epi16(1));
+}
+
+/* One float step: acc = fma(d * da, sum, acc). */
+ALWAYS_INLINE __m256 step(__m256 acc, __m256 d, __m256 da, __m256 sum)
+{
+    return _mm256_fmadd_ps(_mm256_mul_ps(d, da), sum, acc);
+}
+
+/* What the 16-bit sums of a 32-block begin with: minus the offset of the codes. */
+ALWAYS_INLINE __m256i start_32(uint32_t id, const int32_t *a, int width, int t)
+{
+    if (id == QT_Q4_0) {
+        return dword(a + A32_START_8 * width + t);
+    }
+    if (id == QT_Q5_0) {
+        return dword(a + A32_START_16 * width + t);
+    }
+    return _mm256_setzero_si256();
+}
+
+/* The whole sum of a K block from the scaled sum and the one of minima. */
+ALWAYS_INLINE __m256i finish_256(uint32_t id, __m256i sum, __m256i mins)
+{
+    if (id == QT_Q2_K || id == QT_Q3_K) {
+        sum = _mm256_srai_epi32(sum, 2);  /* exact: every term had a factor of four */
+    }
+    if (id == QT_Q3_K) {
+        sum = _mm256_sub_epi32(sum, _mm256_slli_epi32(mins, 2));
+    }
+    return sum;
+}
+
+/* Whether a K type needs sums of activations times its minima (or scales, q3_K). */
+ALWAYS_INLINE bool uses_pairs(uint32_t id)
+{
+    return id != QT_Q6_K;
+}
+
+/* Sum over pairs of groups of min * activation sum. */
+ALWAYS_INLINE __m256i min_sum(uint32_t id, const __m256i min[8][2], int half, const int32_t *a,
+                              int width, int t)
+{
+    const bool sixteens = shape_of(id).scale_k == 4;
+    const int32_t *pairs = a + (sixteens ? A256_PAIR_16 : A256_PAIR_32) * width + t;
+    __m256i sum = _mm256_setzero_si256();
+
+    for (int i = 0; i < (sixteens ? 8 : 4); i++) {
+        sum = add_pairs(sum, min[i][half], dword(pairs + i * width));
+    }
+    return sum;
+}
+
+/* ---- one token -------------------------------------------------------------------- */
+
+/* S of a block of 32 weights for 16 rows. */
+ALWAYS_INLINE void sum_32(uint32_t id, const uint8_t *p, const int32_t *a, __m256i sum[2])
+{
+    const struct shape s = shape_of(id);
+    const __m256i ones = _mm256_set1_epi16(1);
+
+    if (id == QT_Q8_0) {
+        sum[0] = sum[1] = _mm256_setzero_si256();
+        for (int col = 0; col < 8; col++) {
+            const __m256i x = dword(a + A32_Q + col);
+            for (int half = 0; half < 2; half++) {
+                __m256i v[4];
+                codes_of(id, p, 0, col, half, v);
+                sum[half] = add_signed(sum[half], v[0], _mm256_abs_epi8(v[0]), x);
+            }
+        }
+        return;
+    }
+    __m256i words[2][2];  /* [plane][half] */
+    words[0][0] = words[0][1] = start_32(id, a, 1, 0);
+    words[1][0] = words[1][1] = _mm256_setzero_si256();
+    const bool one_chain = s.chain == 8;
+    for (int col = 0; col < 4; col++) {
+        const __m256i x0 = dword(a + A32_Q + col), x1 = dword(a + A32_Q + 4 + col);
+        for (int half = 0; half < 2; half++) {
+            __m256i v[4], *second = &words[one_chain ? 0 : 1][half];
+            codes_of(id, p, 0, col, half, v);
+            words[0][half] = add_products(words[0][half], v[0], x0);
+            *second = add_products(*second, v[1], x1);
+        }
+    }
+    for (int half = 0; half < 2; half++) {
+        sum[half] = _mm256_madd_epi16(words[0][half], ones);
+        if (!one_chain) {
+            sum[half] = add_pairs(sum[half], words[1][half], ones);
+        }
+    }
+}
+
+/* One unit of a K panel: sum[half] += scale * code * activation.  Asks for one line
+ * at every step. */
+ALWAYS_INLINE void add_unit(uint32_t id, const uint8_t *p, int unit, const int32_t *a,
+                            const struct scales *sc, const uint8_t **line, __m256i sum[2])
+{
+    const struct shape s = shape_of(id);
+    const int base = unit / 2 * s.unit_k + unit % 2 * s.half_unit_k;
+
+    for (int first = 0; first < s.cols; first += s.chain) {
+        __m256i words[4][2];
+        for (int pl = 0; pl < s.planes; pl++) {
+            const int group = (base + pl * s.plane_k) / s.scale_k;
+            words[pl][0] = words[pl][1] = id == QT_Q6_K ? dword(a + A256_START_32 + group)
+                                                        : _mm256_setzero_si256();
+        }
+        for (int col = first; col < first + s.chain; col++) {
+            __m256i low[4], high[4];
+            codes_of(id, p, unit, col, 0, low);
+            codes_of(id, p, unit, col, 1, high);
+            ask(*line);
+            *line += 64;
+            for (int pl = 0; pl < s.planes; pl++) {
+                const __m256i x = dword(a + A256_Q + base + pl * s.plane_k + col);
+                words[pl][0] = add_products(words[pl][0], low[pl], x);
+                words[pl][1] = add_products(words[pl][1], high[pl], x);
+            }
+        }
+        for (int pl = 0; pl < s.planes; pl++) {
+            const int group = (base + pl * s.plane_k) / s.scale_k;
+            sum[0] = add_pairs(sum[0], words[pl][0], sc->scale[group][0]);
+            sum[1] = add_pairs(sum[1], words[pl][1], sc->scale[group][1]);
+        }
+    }
+}
+
+ALWAYS_INLINE void block_256(uint32_t id, const uint8_t *p, const int32_t *a,
+                             const uint8_t **line, __m256 acc[2])
+{
+    const size_t min_at = 32;
+    const __m256 da = dword_float(a + A256_D);
+    __m256i sum[2] = { _mm256_setzero_si256(), _mm256_setzero_si256() };
+    struct scales sc;
+
+    scales_of(id, p, &sc);
+#pragma GCC unroll 4
+    for (int unit = 0; unit < 4; unit++) {
+        add_unit(id, p, unit, a, &sc, line, sum);
+        ask_until(line, p + panel_bytes(id) / 4 * (size_t)(unit + 1));
+    }
+    for (int half = 0; half < 2; half++) {
+        __m256i mins = _mm256_setzero_si256();
+        if (uses_pairs(id)) {
+            mins = min_sum(id, sc.min, half, a, 1, 0);
+        }
+        sum[half] = finish_256(id, sum[half], mins);
+        acc[half] = step(acc[half], halves(p, half), da, _mm256_cvtepi32_ps(sum[half]));
+        if (with_min(id)) {  /* subtracting the product of dmin is adding that of -dmin */
+            const __m256 m = _mm256_mul_ps(halves(p + min_at, half), da);
+            acc[half] = _mm256_fnmadd_ps(m, _mm256_cvtepi32_ps(mins), acc[half]);
+        }
+    }
+}
+
+ALWAYS_INLINE void block_32(uint32_t id, const uint8_t *p, const int32_t *a,
+                            const uint8_t **line, __m256 acc[2])
+{
+    const __m256 da = dword_float(a + A32_D);
+    __m256i sum[2];
+
+    sum_32(id, p, a, sum);
+    ask_until(line, p + panel_bytes(id));
+    for (int half = 0; half < 2; half++) {
+        acc[half] = step(acc[half], halves(p, half), da, _mm256_cvtepi32_ps(sum[half]));
+        if (with_min(id)) {
+            acc[half] = step(acc[half], halves(p + 32, half), da, dword_float(a + A32_SUM));
+        }
+    }
+}
+
+/* Sixteen rows of results, of which n exist. */
+ALWAYS_INLINE void store_rows(float *y, int n, __m256 low, __m256 high)
+{
+    if (n >= PANEL_ROWS) {
+        _mm256_storeu_ps(y, low);
+        _mm256_storeu_ps(y + 8, high);
+        return;
+    }
+    float t[PANEL_ROWS];
+    _mm256_storeu_ps(t, low);
+    _mm256_storeu_ps(t + 8, high);
+    memcpy(y, t, (size_t)n * sizeof *y);
+}
+
+ALWAYS_INLINE void one_token(uint32_t id, const uint8_t *w, int k, int n_rows, const int32_t *act,
+                             float *y)
+{
+    const int n_blocks = k / block_of(id);
+    const uint8_t *p = w, *line = w;
+
+    for (int r = 0; r < n_rows; r += PANEL_ROWS) {
+        const int32_t *a = act;
+        __m256 acc[2] = { _mm256_setzero_ps(), _mm256_setzero_ps() };
+        for (int b = 0; b < n_blocks; b++, p += panel_bytes(id)) {
+            if (is_k_type(id)) {
+                block_256(id, p, a, &line, acc);
+                a += A256_DWORDS;
+            } else {
+                block_32(id, p, a, &line, acc);
+                a += A32_DWORDS;
+            }
+        }
+        store_rows(y + r, n_rows - r, acc[0], acc[1]);
+    }
+}
+
+/* ---- more tokens ------------------------------------------------------------------ */
+
+/* 256 weights of 16 rows, unpacked: one K panel or up to eight of 32 weights. */
+struct unpacked {
+    __m256i code[64][2];   /* [k / 4][half] */
+    struct scales sc;      /* K types */
+    __m256 d[8][2];        /* [block][half] */
+    __m256 e[8][2];        /* minimum; -dmin for K types */
+};
+
+ALWAYS_INLINE void unpack_panel(uint32_t id, const uint8_t *p, int block, struct unpacked *u)
+{
+    const struct shape s = shape_of(id);
+
+#pragma GCC unroll 4
+    for (int unit = 0; unit < s.units; unit++) {
+        const int base = block * 8 + unit / 2 * s.unit_k + unit % 2 * s.half_unit_k;
+        for (int col = 0; col < s.cols; col++) {
+            for (int half = 0; half < 2; half++) {
+                __m256i v[4];
+                codes_of(id, p, unit, col, half, v);
+                for (int pl = 0; pl < s.planes; pl++) {
+                    u->code[base + pl * s.plane_k + col][half] = v[pl];
+                }
+            }
+        }
+    }
+    scales_of(id, p, &u->sc);
+    for (int half = 0; half < 2; half++) {
+        u->d[block][half] = halves(p, half);
+        if (with_min(id)) {
+            const __m256 m = halves(p + 32, half);
+            u->e[block][half] = is_k_type(id) ? _mm256_sub_ps(_mm256_set1_ps(-0.0f), m) : m;
+        }
+    }
+}
+
+/* 8 rows x n tokens of a K block; acc: [n] at a distance of 16 floats. */
+ALWAYS_INLINE void tile_256(uint32_t id, const struct unpacked *u, const int32_t *a, int n,
+                            int half, float *acc)
+{
+    const struct shape s = shape_of(id);
+    __m256i sum[ACT_GROUP], words[ACT_GROUP];
+
+    for (int t = 0; t < n; t++) {
+        sum[t] = _mm256_setzero_si256();
+    }
+#pragma GCC unroll 1
+    for (int first = 0; first < 64; first += s.chain) {
+        for (int t = 0; t < n; t++) {
+            words[t] = id == QT_Q6_K ? dword(a + (A256_START_32 + first / s.scale_k) * n + t)
+                                     : _mm256_setzero_si256();
+        }
+#pragma GCC unroll 8
+        for (int i = first; i < first + s.chain; i++) {
+            const __m256i v = u->code[i][half];
+            for (int t = 0; t < n; t++) {
+                words[t] = add_products(words[t], v, dword(a + (A256_Q + i) * n + t));
+            }
+        }
+        for (int t = 0; t < n; t++) {
+            sum[t] = add_pairs(sum[t], words[t], u->sc.scale[first / s.scale_k][half]);
+        }
+    }
+    for (int t = 0; t < n; t++) {
+        const __m256 da = dword_float(a + A256_D * n + t);
+        __m256i mins = _mm256_setzero_si256();
+        if (uses_pairs(id)) {
+            mins = min_sum(id, u->sc.min, half, a, n, t);
+        }
+        __m256 x = _mm256_load_ps(acc + PANEL_ROWS * t);
+        x = step(x, u->d[0][half], da, _mm256_cvtepi32_ps(finish_256(id, sum[t], mins)));
+        if (with_min(id)) {
+            x = step(x, u->e[0][half], da, _mm256_cvtepi32_ps(mins));
+        }
+        _mm256_store_ps(acc + PANEL_ROWS * t, x);
+    }
+}
+
+/* S of 8 rows x n tokens in a 32-block. */
+ALWAYS_INLINE void tile_sums_32(uint32_t id, const __m256i (*code)[2], const int32_t *a, int n,
+                                int half, __m256i sum[ACT_GROUP])
+{
+    const struct shape s = shape_of(id);
+    const __m256i ones = _mm256_set1_epi16(1);
+    __m256i words[ACT_GROUP];
+
+    for (int t = 0; t < n; t++) {
+        sum[t] = _mm256_setzero_si256();
+    }
+    if (id == QT_Q8_0) {
+        for (int i = 0; i < 8; i++) {
+            const __m256i v = code[i][half], magnitude = _mm256_abs_epi8(v);
+            for (int t = 0; t < n; t++) {
+                sum[t] = add_signed(sum[t], v, magnitude, dword(a + (A32_Q + i) * n + t));
+            }
+        }
+        return;
+    }
+    for (int first = 0; first < 8; first += s.chain) {
+        for (int t = 0; t < n; t++) {
+            words[t] = start_32(id, a, n, t);
+        }
+        for (int i = first; i < first + s.chain; i++) {
+            const __m256i v = code[i][half];
+            for (int t = 0; t < n; t++) {
+                words[t] = add_products(words[t], v, dword(a + (A32_Q + i) * n + t));
+            }
+        }
+        for (int t = 0; t < n; t++) {
+            sum[t] = add_pairs(sum[t], words[t], ones);
+        }
+    }
+}
+
+/* 8 rows x n tokens over n_blocks blocks of 32. */
+ALWAYS_INLINE void tile_32(uint32_t id, const struct unpacked *u, int n_blocks, const int32_t *a,
+                           int n, int half, float *acc)
+{
+    __m256 x[ACT_GROUP];
+
+    for (int t = 0; t < n; t++) {
+        x[t] = _mm256_load_ps(acc + PANEL_ROWS * t);
+    }
+#pragma GCC unroll 1
+    for (int b = 0; b < n_blocks; b++, a += A32_DWORDS * n) {
+        __m256i sum[ACT_GROUP];
+        tile_sums_32(id, &u->code[8 * b], a, n, half, sum);
+        for (int t = 0; t < n; t++) {
+            const __m256 da = dword_float(a + A32_D * n + t);
+            x[t] = step(x[t], u->d[b][half], da, _mm256_cvtepi32_ps(sum[t]));
+            if (with_min(id)) {
+                x[t] = step(x[t], u->e[b][half], da, dword_float(a + A32_SUM * n + t));
+            }
+        }
+    }
+    for (int t = 0; t < n; t++) {
+        _mm256_store_ps(acc + PANEL_ROWS * t, x[t]);
+    }
+}
+
+ALWAYS_INLINE void tile_n(uint32_t id, const struct unpacked *u, int n_blocks, const int32_t *a,
+                          int n, float *acc)
+{
+    for (int half = 0; half < 2; half++) {
+        if (is_k_type(id)) {
+            tile_256(id, u, a, n, half, acc + 8 * half);
+        } else {
+            tile_32(id, u, n_blocks, a, n, half, acc + 8 * half);
+        }
+    }
+}
+
+ALWAYS_INLINE void tile(uint32_t id, const struct unpacked *u, int n_blocks, const int32_t *a,
+                        int width, float *acc)
+{
+    switch (width) {
+    case 1: tile_n(id, u, n_blocks, a, 1, acc); break;
+    case 2: tile_n(id, u, n_blocks, a, 2, acc); break;
+    case 3: tile_n(id, u, n_blocks, a, 3, acc); break;
+    default: tile_n(id, u, n_blocks, a, 4, acc); break;
+    }
+}
+
+/* So many tokens share one unpacking: their activations for 256 weights and the
+ * unpacked weights should stay in L1 together. */
+enum { TOKENS_MAX = 32 };
+
+/* One row group, tokens of the groups g0..g1-1; stores those in t0..t1-1. */
+ALWAYS_INLINE void row_group(uint32_t id, const uint8_t *p, int k, int n_rows, const int32_t *act,
+                             int n_tok, int g0, int g1, int t0, int t1, float *y, size_t ldy)
+{
+    const int n_blocks = k / block_of(id), per_chunk = 256 / block_of(id);
+    const int block_dwords = is_k_type(id) ? A256_DWORDS : A32_DWORDS;
+    const size_t token_dwords = (size_t)n_blocks * (size_t)block_dwords;
+    float acc[TOKENS_MAX][PANEL_ROWS] __attribute__((aligned(32)));
+    struct unpacked u;
+    const uint8_t *line = p;
+
+    memset(acc, 0, sizeof acc);
+    for (int b = 0; b < n_blocks; b += per_chunk) {
+        const int n = n_blocks - b < per_chunk ? n_blocks - b : per_chunk;
+        for (int i = 0; i < n; i++, p += panel_bytes(id)) {
+            unpack_panel(id, p, i, &u);
+            ask_until(&line, p + panel_bytes(id));
+        }
+        for (int g = g0; g < g1; g++) {
+            const int width = act_width(n_tok, g);
+            const int32_t *a = act + (size_t)g * ACT_GROUP * token_dwords
+                                   + (size_t)b * (size_t)(block_dwords * width);
+            tile(id, &u, n, a, width, acc[(g - g0) * ACT_GROUP]);
+        }
+    }
+    for (int t = t0 > g0 * ACT_GROUP ? t0 : g0 * ACT_GROUP; t < t1 && t < g1 * ACT_GROUP; t++) {
+        const float *x = acc[t - g0 * ACT_GROUP];
+        store_rows(y + (size_t)t * ldy, n_rows, _mm256_load_ps(x), _mm256_load_ps(x + 8));
+    }
+}
+
+ALWAYS_INLINE void many_tokens(uint32_t id, const uint8_t *w, int k, int n_rows,
+                               const int32_t *act, int n_tok, int t0, int t1, float *y,
+                               size_t ldy)
+{
+    const size_t group_bytes = (size_t)(k / block_of(id)) * panel_bytes(id);
+    const int g_end = (t1 + ACT_GROUP - 1) / ACT_GROUP, step_g = TOKENS_MAX / ACT_GROUP;
+
+    for (int r = 0; r < n_rows; r += PANEL_ROWS, w += group_bytes) {
+        for (int g = t0 / ACT_GROUP; g < g_end; g += step_g) {
+            row_group(id, w, k, n_rows - r, act, n_tok, g, g + step_g < g_end ? g + step_g : g_end,
+                      t0, t1, y + r, ldy);
+        }
+    }
+}
+
+/* ---- the table -------------------------------------------------------------------- */
+
+ALWAYS_INLINE void mm(uint32_t id, const void *w, int k, int n_rows, const void *act, int n_tok,
+                      int t0, int t1, float *y, size_t ldy)
+{
+    assert(k % block_of(id) == 0 && t0 >= 0 && t1 <= n_tok);
+    if (t1 - t0 == 1 && act_width(n_tok, t0 / ACT_GROUP) == 1) {
+        const enum act_kind kind = is_k_type(id) ? ACT_Q256 : ACT_Q32;
+        const int32_t *a = (const int32_t *)act + (size_t)t0 * act_dwords(kind, k);
+        one_token(id, w, k, n_rows, a, y + (size_t)t0 * ldy);
+    } else {
+        many_tokens(id, w, k, n_rows, act, n_tok, t0, t1, y, ldy);
+    }
+}
+
+#define MM(ID, name)                                                                          \
+    static void dot_##name##_avx2(const void *w, int k, int n_rows, const void *act,          \
+                                  int n_tok, int t0, int t1, float *y, size_t ldy)            \
+    {                                                                                         \
+        mm(QT_##ID, w, k, n_rows, act, n_tok, t0, t1, y, ldy);                                \
+    }
+
+MM(Q4_0, q4_0)
+MM(Q4_1, q4_1)
+MM(Q5_0, q5_0)
+MM(Q5_1, q5_1)
+MM(Q8_0, q8_0)
+MM(Q2_K, q2_k)
+MM(Q3_K, q3_k)
+MM(Q4_K, q4_k)
+MM(Q5_K, q5_k)
+MM(Q6_K, q6_k)
+
+void dot_avx2_fill(struct kern *k)
+{
+    k->act_bytes = act_bytes_avx2;
+    k->act_quant = act_quant_avx2;
+    k->panels = true;
+    k->pack = panel_pack;
+    k->mm[QT_Q4_0] = dot_q4_0_avx2;
+    k->mm[QT_Q4_1] = dot_q4_1_avx2;
+    k->mm[QT_Q5_0] = dot_q5_0_avx2;
+    k->mm[QT_Q5_1] = dot_q5_1_avx2;
+    k->mm[QT_Q8_0] = dot_q8_0_avx2;
+    k->mm[QT_Q2_K] = dot_q2_k_avx2;
+    k->mm[QT_Q3_K] = dot_q3_k_avx2;
+    k->mm[QT_Q4_K] = dot_q4_k_avx2;
+    k->mm[QT_Q5_K] = dot_q5_k_avx2;
+    k->mm[QT_Q6_K] = dot_q6_k_avx2;
+}

@@ -1,0 +1,32 @@
+/* kerncheck.h - comparing the kernels of every tier with the scalar ones.
+ *
+ * One file per group of kernels; each check returns how many comparisons failed
+ * and has described the first ones on standard output. */
+#ifndef KERNCHECK_H
+#define KERNCHECK_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "base/rng.h"
+#include "kern/kern.h"
+
+/* Restricts what runs; NULL or empty: everything. */
+struct kerncheck_filter {
+    const char *isa, *type;
+};
+
+int kerncheck_dot(const struct kern *scalar, const struct kern *k);
+void kerncheck_dot_bench(const struct kern *k, const struct kerncheck_filter *filter);
+
+/* Memory whose last byte is the last of a page, with an unreadable page behind:
+ * what a kernel reads beyond its input ends the program.  Never NULL. */
+struct guarded {
+    void *p;
+    void *map;
+    size_t map_bytes;
+};
+struct guarded guarded_new(size_t bytes);
+void guarded_free(struct guarded *g);
+
+#endif
