@@ -1,0 +1,51 @@
+/* arch.h - what an architecture is: metadata, tensors, and the forward pass of a layer.
+ *
+ * One file per architecture defines a const struct arch; arch.c lists them. */
+#ifndef ARCH_H
+#define ARCH_H
+
+#include "model/weights.h"
+
+struct step;
+
+/* Tensors outside the layers; the same names everywhere. */
+struct top {
+    struct weight token_embd;
+    struct weight output;            /* token_embd where the file has none (tied) */
+    const float *output_norm;
+    const float *rope_freqs;         /* divisors of the rotation frequencies, or NULL */
+};
+
+struct arch {
+    const char *name;                /* general.architecture */
+    bool rope_pairs;                 /* rotates (2j, 2j+1); else (j, j + n_rot/2) */
+
+    /* Reads and checks the architecture's own metadata after hparams_read. */
+    bool (*hparams)(struct hparams *hp, const struct gguf *g, slm_error *err);
+
+    const struct tensor_row *rows;   /* bound into each layer's struct */
+    size_t n_rows, layer_size;
+
+    /* Completes a bound layer (fused projections become views).  May be NULL. */
+    bool (*finish)(void *layer, const struct hparams *hp, slm_error *err);
+
+    /* Calls fn for every matrix of a layer, for packing. */
+    void (*each_weight)(void *layer, void (*fn)(void *arg, struct weight *w), void *arg);
+
+    /* One layer over all tokens of the step: x [n_tok][n_embd], in place. */
+    void (*layer)(struct step *st, const void *layer, int il, float *x);
+};
+
+/* NULL where the name is not supported. */
+const struct arch *arch_find(const char *name, size_t n);
+
+/* Architecture i of the table, NULL past the end. */
+const struct arch *arch_at(size_t i);
+
+/* Top-level rows of the usual kind: embedding, norm, optional output and rope factors. */
+extern const struct tensor_row arch_top_rows[];
+extern const size_t arch_n_top_rows;
+
+extern const struct arch arch_llama, arch_qwen2, arch_qwen3, arch_gemma3;
+
+#endif

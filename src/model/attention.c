@@ -1,0 +1,274 @@
+/* attention.c - splits attention over the pool: tiles of query tokens times key-value
+ * heads, and for a single token in a long context segments of keys as well.
+ *
+ * Either way every query row folds the same segments in the same order. */
+#include <math.h>
+#include <string.h>
+
+#include "model/forward.h"
+#include "model/load.h"
+#include "model/work.h"
+
+/* What one layer's attention works with. */
+struct attn_run {
+    struct step *st;
+    const float *q;
+    float *o;
+    int il_kv;
+    int window;             /* 0: all earlier keys */
+    int rep;                /* query heads per key-value head */
+    int n_tiles;
+    int n_seg;              /* split over segments: their number, of all tasks */
+};
+
+/* Scratch of one worker. */
+struct rows {
+    size_t *q_off;
+    int *begin, *end;
+    float *m_s, *l_s, *m, *l;
+    float *o_s, *o;
+};
+
+static int rows_max(const struct hparams *hp)
+{
+    const int rep = hp->n_head / hp->n_head_kv;
+
+    return rep > ATTN_ROWS ? rep : ATTN_ROWS;
+}
+
+static struct rows rows_carve(const struct hparams *hp, void *scratch)
+{
+    const size_t n = align_up((size_t)rows_max(hp), 16);
+    struct rows r;
+
+    r.q_off = scratch;
+    r.m_s = (float *)(r.q_off + n);
+    r.l_s = r.m_s + n;
+    r.m = r.l_s + n;
+    r.l = r.m + n;
+    r.o_s = r.l + n;
+    r.o = r.o_s + n * (size_t)kv_stride(hp->v_dim);
+    r.begin = (int *)(r.o + n * (size_t)kv_stride(hp->v_dim));
+    r.end = r.begin + n;
+    return r;
+}
+
+size_t attention_scratch_bytes(const struct hparams *hp)
+{
+    const size_t n = align_up((size_t)rows_max(hp), 16);
+
+    return n * (sizeof(size_t) + 2 * sizeof(int) + 4 * sizeof(float) +
+                2 * sizeof(float) * (size_t)kv_stride(hp->v_dim));
+}
+
+static int first_key(const struct attn_run *a, int pos)
+{
+    return a->window > 0 && pos >= a->window ? pos - a->window + 1 : 0;
+}
+
+static int clamp_key(int key)
+{
+    return key < 0 ? 0 : key > ATTN_SEGMENT ? ATTN_SEGMENT : key;
+}
+
+/* Segments [*seg0, *seg1) that a tile's tokens see. */
+static void tile_segments(const struct attn_run *a, const struct attn_tile *t, int *seg0,
+                          int *seg1)
+{
+    const int *pos = a->st->pos;
+
+    *seg0 = first_key(a, pos[t->tok0]) / ATTN_SEGMENT;
+    *seg1 = pos[t->tok0 + t->n_tok - 1] / ATTN_SEGMENT + 1;
+}
+
+/* Computes one segment for all rows of (tile, head) into r->m_s, l_s and o. */
+static void run_segment(const struct attn_run *a, const struct attn_tile *t, int head, int seg,
+                        const struct rows *r, float *m, float *l, float *o)
+{
+    const struct hparams *hp = a->st->hp;
+    const struct step_seq *seq = &a->st->in->seq[t->seq];
+    const int s0 = seg * ATTN_SEGMENT;
+    const int last_page = a->st->pos[t->tok0 + t->n_tok - 1] / KV_PAGE;
+    const int k_stride = kv_stride(hp->k_dim), v_stride = kv_stride(hp->v_dim);
+    const size_t elem = kv_elem_bytes(a->st->in->kv);
+    const size_t keys = (size_t)hp->n_head_kv * KV_PAGE * (size_t)k_stride * elem;
+    struct attn_seg s = {
+        .n_q = t->n_tok * a->rep, .k_dim = hp->k_dim, .v_dim = hp->v_dim,
+        .k_stride = k_stride, .v_stride = v_stride, .kv = a->st->in->kv,
+        .q = a->q, .q_off = r->q_off, .k_begin = r->begin, .k_end = r->end,
+        .scale = hp->attn_scale, .softcap = hp->attn_softcap,
+        .m = m, .l = l, .o = o, .o_stride = (size_t)v_stride,
+    };
+
+    for (int p = 0; p < ATTN_SEGMENT_PAGES; p++) {
+        const int page = seg * ATTN_SEGMENT_PAGES + p;
+        if (page <= last_page) {
+            const char *base = seq->pages[(size_t)a->il_kv * (size_t)seq->page_stride +
+                                          (size_t)page];
+            s.k_page[p] = base + (size_t)head * KV_PAGE * (size_t)k_stride * elem;
+            s.v_page[p] = base + keys + (size_t)head * KV_PAGE * (size_t)v_stride * elem;
+        }
+    }
+    for (int i = 0; i < s.n_q; i++) {
+        const int tok = t->tok0 + i / a->rep;
+        const int pos = a->st->pos[tok];
+        r->q_off[i] = ((size_t)tok * (size_t)hp->n_head + (size_t)(head * a->rep + i % a->rep)) *
+                      (size_t)hp->k_dim;
+        r->begin[i] = clamp_key(first_key(a, pos) - s0);
+        r->end[i] = clamp_key(pos + 1 - s0);
+        if (r->begin[i] >= r->end[i]) {
+            r->begin[i] = r->end[i] = 0;
+        }
+    }
+    a->st->k->attn_segment(&s);
+}
+
+static float *out_row(const struct attn_run *a, const struct attn_tile *t, int head, int i)
+{
+    const struct hparams *hp = a->st->hp;
+    const int tok = t->tok0 + i / a->rep;
+
+    return a->o + ((size_t)tok * (size_t)hp->n_head + (size_t)(head * a->rep + i % a->rep)) *
+                  (size_t)hp->v_dim;
+}
+
+/* All segments of one tile and head, folded as they come. */
+static void tile_task(void *arg, int task, int worker)
+{
+    const struct attn_run *a = arg;
+    const struct hparams *hp = a->st->hp;
+    const struct kern *k = a->st->k;
+    const struct attn_tile *t = &a->st->work->tiles[task / hp->n_head_kv];
+    const int head = task % hp->n_head_kv;
+    const struct rows r = rows_carve(hp, work_worker(a->st->work, worker));
+    const int n_q = t->n_tok * a->rep;
+    const size_t stride = (size_t)kv_stride(hp->v_dim);
+    int seg0, seg1;
+
+    tile_segments(a, t, &seg0, &seg1);
+    for (int i = 0; i < n_q; i++) {
+        r.m[i] = -INFINITY;
+        r.l[i] = 0;
+        for (int d = 0; d < hp->v_dim; d++) {
+            r.o[(size_t)i * stride + (size_t)d] = 0;
+        }
+    }
+    for (int seg = seg0; seg < seg1; seg++) {
+        run_segment(a, t, head, seg, &r, r.m_s, r.l_s, r.o_s);
+        for (int i = 0; i < n_q; i++) {
+            k->attn_fold(&r.m[i], &r.l[i], r.o + (size_t)i * stride, r.m_s[i], r.l_s[i],
+                         r.o_s + (size_t)i * stride, hp->v_dim);
+        }
+    }
+    for (int i = 0; i < n_q; i++) {
+        float *o = r.o + (size_t)i * stride;
+        k->attn_finish(o, r.l[i], hp->v_dim);
+        memcpy(out_row(a, t, head, i), o, (size_t)hp->v_dim * sizeof *o);
+    }
+}
+
+/* Place of a segment's partial result: m[n_q], l[n_q], o[n_q][stride] of (tile, head, seg). */
+static float *part_of(const struct attn_run *a, int tile_head, int seg)
+{
+    const size_t n_q = (size_t)rows_max(a->st->hp);
+    const size_t each = n_q * (2 + (size_t)kv_stride(a->st->hp->v_dim));
+
+    return a->st->work->part + ((size_t)tile_head * (size_t)a->n_seg + (size_t)seg) * each;
+}
+
+static void segment_task(void *arg, int task, int worker)
+{
+    const struct attn_run *a = arg;
+    const struct hparams *hp = a->st->hp;
+    const int tile_head = task / a->n_seg;
+    const struct attn_tile *t = &a->st->work->tiles[tile_head / hp->n_head_kv];
+    const struct rows r = rows_carve(hp, work_worker(a->st->work, worker));
+    const int n_q = t->n_tok * a->rep;
+    float *part = part_of(a, tile_head, task % a->n_seg);
+    int seg0, seg1;
+
+    tile_segments(a, t, &seg0, &seg1);
+    if (seg0 + task % a->n_seg < seg1) {
+        run_segment(a, t, tile_head % hp->n_head_kv, seg0 + task % a->n_seg, &r, part, part + n_q,
+                    part + 2 * n_q);
+    }
+}
+
+static void fold_task(void *arg, int task, int worker)
+{
+    const struct attn_run *a = arg;
+    const struct hparams *hp = a->st->hp;
+    const struct attn_tile *t = &a->st->work->tiles[task / hp->n_head_kv];
+    const int n_q = t->n_tok * a->rep;
+    const size_t stride = (size_t)kv_stride(hp->v_dim);
+    int seg0, seg1;
+
+    (void)worker;
+    tile_segments(a, t, &seg0, &seg1);
+    for (int i = 0; i < n_q; i++) {
+        float m = -INFINITY, l = 0;
+        float *o = out_row(a, t, task % hp->n_head_kv, i);
+        for (int d = 0; d < hp->v_dim; d++) {
+            o[d] = 0;
+        }
+        for (int seg = 0; seg < seg1 - seg0; seg++) {
+            const float *part = part_of(a, task, seg);
+            a->st->k->attn_fold(&m, &l, o, part[i], part[n_q + i],
+                                part + 2 * n_q + (size_t)i * stride, hp->v_dim);
+        }
+        a->st->k->attn_finish(o, l, hp->v_dim);
+    }
+}
+
+/* Cuts the tokens of every sequence into tiles; the largest number of segments of a tile. */
+static int make_tiles(struct attn_run *a)
+{
+    struct step *st = a->st;
+    const int per_tile = ATTN_ROWS / a->rep > 0 ? ATTN_ROWS / a->rep : 1;
+    int tok = 0, most = 0;
+
+    a->n_tiles = 0;
+    for (int s = 0; s < st->in->n_seq; s++) {
+        const int end = tok + st->in->seq[s].n_tok;
+        while (tok < end) {
+            struct attn_tile *t = &st->work->tiles[a->n_tiles++];
+            int seg0, seg1;
+            *t = (struct attn_tile){ s, tok, end - tok < per_tile ? end - tok : per_tile };
+            tok += t->n_tok;
+            tile_segments(a, t, &seg0, &seg1);
+            most = seg1 - seg0 > most ? seg1 - seg0 : most;
+        }
+    }
+    return most;
+}
+
+/* Room for the partial results of one token's segments. */
+size_t attention_part_floats(const struct hparams *hp, int context_max)
+{
+    const size_t n_seg = (size_t)context_max / ATTN_SEGMENT + 1;
+
+    return (size_t)hp->n_head_kv * n_seg * (size_t)rows_max(hp) *
+           (2 + (size_t)kv_stride(hp->v_dim));
+}
+
+void attention(struct step *st, int il, int il_kv, const float *q, float *o)
+{
+    const struct hparams *hp = st->hp;
+    struct attn_run a = {
+        .st = st, .q = q, .o = o, .il_kv = il_kv,
+        .window = hp->sliding[il] ? hp->window : 0,
+        .rep = hp->n_head / hp->n_head_kv,
+    };
+    const int workers = pool_size(st->pool);
+
+    a.n_seg = make_tiles(&a);
+    const int n_tasks = a.n_tiles * hp->n_head_kv;
+    const size_t part_floats = (size_t)n_tasks * (size_t)a.n_seg * (size_t)rows_max(hp) *
+                               (2 + (size_t)kv_stride(hp->v_dim));
+    if (workers > 1 && n_tasks < 2 * workers && a.n_seg > 1 && part_floats <= st->work->part_cap) {
+        pool_run(st->pool, segment_task, &a, n_tasks * a.n_seg);
+        pool_run(st->pool, fold_task, &a, n_tasks);
+    } else {
+        pool_run(st->pool, tile_task, &a, n_tasks);
+    }
+}

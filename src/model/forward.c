@@ -1,0 +1,260 @@
+/* forward.c - attention block, MLP block and row operations over all tokens of a step. */
+#include "model/forward.h"
+
+#include <assert.h>
+#include <string.h>
+
+#include "model/load.h"
+#include "model/work.h"
+
+/* Below this many tokens a parallel region costs more than it saves. */
+enum { ROW_TASK_MIN = 8 };
+
+/* ---- scratch ---------------------------------------------------------------------- */
+
+float *scratch_rows(struct step *st, int n)
+{
+    struct work *w = st->work;
+    const size_t floats = align_up((size_t)st->n_tok * (size_t)n, 16);
+
+    assert(w->rows_used + floats <= w->rows_cap);
+    float *rows = w->rows + w->rows_used;
+    w->rows_used += floats;
+    return rows;
+}
+
+size_t scratch_mark(const struct step *st)
+{
+    return st->work->rows_used;
+}
+
+void scratch_release(struct step *st, size_t mark)
+{
+    st->work->rows_used = mark;
+}
+
+/* ---- rows -------------------------------------------------------------------------- */
+
+/* Runs fn for every token, in parallel where that pays. */
+static void each_row(struct step *st, pool_fn *fn, void *arg)
+{
+    if (st->n_tok >= ROW_TASK_MIN) {
+        pool_run(st->pool, fn, arg, st->n_tok);
+        return;
+    }
+    for (int t = 0; t < st->n_tok; t++) {
+        fn(arg, t, 0);
+    }
+}
+
+struct row_op {
+    struct step *st;
+    float *y;
+    const float *x, *w;
+};
+
+static void rmsnorm_row(void *arg, int t, int worker)
+{
+    const struct row_op *op = arg;
+    const size_t n = (size_t)op->st->hp->n_embd;
+
+    (void)worker;
+    op->st->k->rmsnorm(op->y + (size_t)t * n, op->x + (size_t)t * n, op->w, (int)n,
+                       op->st->hp->norm_eps);
+}
+
+void op_rmsnorm(struct step *st, float *y, const float *x, const float *w)
+{
+    struct row_op op = { st, y, x, w };
+
+    each_row(st, rmsnorm_row, &op);
+}
+
+static void add_row(void *arg, int t, int worker)
+{
+    const struct row_op *op = arg;
+    const size_t n = (size_t)op->st->hp->n_embd;
+
+    (void)worker;
+    op->st->k->add(op->y + (size_t)t * n, op->x + (size_t)t * n, (int)n);
+}
+
+void op_add(struct step *st, float *x, const float *y)
+{
+    struct row_op op = { st, x, y, NULL };
+
+    each_row(st, add_row, &op);
+}
+
+/* ---- attention block ---------------------------------------------------------------- */
+
+struct qkv_op {
+    struct step *st;
+    const struct attn *a;
+    const float *rope;
+    int n_rot, il_kv;
+    float *q, *k, *v;
+};
+
+/* Norms and rotates n_head heads of one token. */
+static void finish_heads(const struct qkv_op *op, int t, float *x, int n_head, const float *norm)
+{
+    const struct hparams *hp = op->st->hp;
+    const struct kern *k = op->st->k;
+    const float *cs = op->rope + (size_t)t * (size_t)op->n_rot;
+
+    for (int h = 0; h < n_head; h++, x += hp->k_dim) {
+        if (norm) {
+            k->rmsnorm(x, x, norm, hp->k_dim, hp->norm_eps);
+        }
+        (op->st->rope_pairs ? k->rope_pairs : k->rope_halves)(x, cs, op->n_rot);
+    }
+}
+
+/* Stores one token's heads into its page: dst is the first head's row. */
+static void store_heads(const struct step *st, char *dst, const float *x, int dim)
+{
+    const size_t stride = (size_t)kv_stride(dim);
+    const size_t head_bytes = KV_PAGE * stride * kv_elem_bytes(st->in->kv);
+
+    for (int h = 0; h < st->hp->n_head_kv; h++, x += dim, dst += head_bytes) {
+        if (st->in->kv == KV_F32) {
+            memcpy(dst, x, (size_t)dim * sizeof *x);
+        } else {
+            st->k->to_f16((uint16_t *)(void *)dst, x, dim);
+        }
+    }
+}
+
+static void qkv_row(void *arg, int t, int worker)
+{
+    const struct qkv_op *op = arg;
+    const struct step *st = op->st;
+    const struct hparams *hp = st->hp;
+    const size_t elem = kv_elem_bytes(st->in->kv);
+    const struct step_seq *seq = &st->in->seq[st->seq[t]];
+    const int pos = st->pos[t];
+    char *page = seq->pages[(size_t)op->il_kv * (size_t)seq->page_stride + (size_t)(pos / KV_PAGE)];
+    float *q = op->q + (size_t)t * (size_t)(hp->n_head * hp->k_dim);
+    float *k = op->k + (size_t)t * (size_t)(hp->n_head_kv * hp->k_dim);
+    const float *v = op->v + (size_t)t * (size_t)(hp->n_head_kv * hp->v_dim);
+    const size_t keys = (size_t)hp->n_head_kv * KV_PAGE * (size_t)kv_stride(hp->k_dim) * elem;
+    const size_t slot = (size_t)(pos % KV_PAGE);
+
+    (void)worker;
+    finish_heads(op, t, q, hp->n_head, op->a->q_norm);
+    finish_heads(op, t, k, hp->n_head_kv, op->a->k_norm);
+    store_heads(st, page + slot * (size_t)kv_stride(hp->k_dim) * elem, k, hp->k_dim);
+    store_heads(st, page + keys + slot * (size_t)kv_stride(hp->v_dim) * elem, v, hp->v_dim);
+}
+
+void attn_block(struct step *st, const struct attn *a, int il, int il_kv, const float *h, float *y)
+{
+    const struct hparams *hp = st->hp;
+    const size_t mark = scratch_mark(st);
+    const int n_q = hp->n_head * hp->k_dim, n_k = hp->n_head_kv * hp->k_dim;
+    const int n_v = hp->n_head_kv * hp->v_dim, n_o = hp->n_head * hp->v_dim;
+    float *q = scratch_rows(st, n_q), *k = scratch_rows(st, n_k), *v = scratch_rows(st, n_v);
+    float *o = scratch_rows(st, n_o);
+    const struct product qkv[] = {
+        { &a->q, a->q_bias, q, (size_t)n_q },
+        { &a->k, a->k_bias, k, (size_t)n_k },
+        { &a->v, a->v_bias, v, (size_t)n_v },
+    };
+    const struct product out = { &a->out, a->out_bias, y, (size_t)hp->n_embd };
+    const int kind = hp->sliding[il] ? ROPE_SLIDING : ROPE_FULL;
+    struct qkv_op op = { st, a, st->rope[kind], hp->rope[kind].n_rot, il_kv, q, k, v };
+
+    matmul(st, qkv, 3, h, (size_t)hp->n_embd, st->n_tok);
+    each_row(st, qkv_row, &op);
+    attention(st, il, il_kv, q, o);
+    matmul(st, &out, 1, o, (size_t)n_o, st->n_tok);
+    scratch_release(st, mark);
+}
+
+/* ---- MLP ------------------------------------------------------------------------------ */
+
+struct gate_op {
+    struct step *st;
+    float *g;
+    const float *u;
+    int n;
+    enum gate_fn fn;
+};
+
+static void gate_row(void *arg, int t, int worker)
+{
+    const struct gate_op *op = arg;
+    const size_t at = (size_t)t * (size_t)op->n;
+
+    (void)worker;
+    op->st->k->gate[op->fn](op->g + at, op->u + at, op->n);
+}
+
+void mlp_gated(struct step *st, const struct mlp *m, enum gate_fn fn, const float *h, float *y)
+{
+    const struct hparams *hp = st->hp;
+    const size_t mark = scratch_mark(st);
+    const size_t n_ff = (size_t)m->gate.n_out;
+    float *g = scratch_rows(st, (int)n_ff), *u = scratch_rows(st, (int)n_ff);
+    const struct product in[] = {
+        { &m->gate, m->gate_bias, g, n_ff },
+        { &m->up, m->up_bias, u, n_ff },
+    };
+    const struct product out = { &m->down, m->down_bias, y, (size_t)hp->n_embd };
+    struct gate_op op = { st, g, u, (int)n_ff, fn };
+
+    matmul(st, in, 2, h, (size_t)hp->n_embd, st->n_tok);
+    each_row(st, gate_row, &op);
+    matmul(st, &out, 1, g, n_ff, st->n_tok);
+    scratch_release(st, mark);
+}
+
+/* ---- layers of the usual kind --------------------------------------------------------- */
+
+bool layer_finish(void *layer, const struct hparams *hp, slm_error *err)
+{
+    struct attn *a = &((struct layer *)layer)->attn;
+    const int n_q = dim_size(hp, DIM_Q), n_k = dim_size(hp, DIM_K), n_v = dim_size(hp, DIM_V);
+
+    if (a->qkv.rows) {
+        if (a->q.rows || a->k.rows || a->v.rows) {
+            return slm_fail(err, SLM_E_FORMAT, "tensor %s stands beside separate projections",
+                            a->qkv.tensor->name);
+        }
+        weight_slice(&a->q, &a->qkv, 0, n_q);
+        weight_slice(&a->k, &a->qkv, n_q, n_k);
+        weight_slice(&a->v, &a->qkv, n_q + n_k, n_v);
+    }
+    if (a->qkv_bias) {
+        a->q_bias = a->qkv_bias;
+        a->k_bias = a->qkv_bias + n_q;
+        a->v_bias = a->qkv_bias + n_q + n_k;
+    }
+    return true;
+}
+
+void layer_each_weight(void *layer, void (*fn)(void *arg, struct weight *w), void *arg)
+{
+    struct layer *l = layer;
+    struct weight *const all[] = { &l->attn.q, &l->attn.k, &l->attn.v, &l->attn.out,
+                                   &l->mlp.gate, &l->mlp.up, &l->mlp.down };
+
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+        fn(arg, all[i]);
+    }
+}
+
+void layer_prenorm(struct step *st, const void *layer, int il, float *x)
+{
+    const struct layer *l = layer;
+    float *h = scratch_rows(st, st->hp->n_embd);
+
+    op_rmsnorm(st, h, x, l->attn_norm);
+    attn_block(st, &l->attn, il, il, h, h);
+    op_add(st, x, h);
+
+    op_rmsnorm(st, h, x, l->ffn_norm);
+    mlp_gated(st, &l->mlp, GATE_SILU, h, h);
+    op_add(st, x, h);
+}

@@ -1,0 +1,134 @@
+/* forward.h - the pieces that architectures share, over all tokens of a step.
+ *
+ * Rows are tokens: an array x [n_tok][n] holds n floats per token.  Scratch comes
+ * from the step's arena and lives until the layer ends. */
+#ifndef FORWARD_H
+#define FORWARD_H
+
+#include "model/arch.h"
+#include "model/model.h"
+
+/* Everything that one step works with. */
+struct step {
+    struct model *model;
+    const struct hparams *hp;
+    const struct kern *k;
+    struct pool *pool;
+    struct work *work;
+    const struct step_in *in;
+    int n_tok;
+    const int *pos;                   /* [n_tok] position of each token in its sequence */
+    const int *seq;                   /* [n_tok] its sequence */
+    const float *rope[ROPE_KINDS];    /* [n_tok][n_rot] cos and sin of each token */
+    bool rope_pairs;                  /* which elements of a head a rotation pairs */
+};
+
+/* The projections of an attention block.  Absent biases and norms are NULL. */
+struct attn {
+    struct weight q, k, v, out;
+    struct weight qkv;                /* where the file has them fused; q, k, v are views of it */
+    const float *q_bias, *k_bias, *v_bias, *qkv_bias, *out_bias;
+    const float *q_norm, *k_norm;     /* [k_dim], on every head before the rotation */
+};
+
+/* down(f(gate x) * up x) */
+struct mlp {
+    struct weight gate, up, down;
+    const float *gate_bias, *up_bias, *down_bias;
+};
+
+/* A decoder layer with norms before its blocks and, in some architectures, after them. */
+struct layer {
+    const float *attn_norm, *ffn_norm;
+    const float *post_attn_norm, *post_ffn_norm;
+    struct attn attn;
+    struct mlp mlp;
+};
+
+/* Table rows of the parts, for the architectures' own tables. */
+#define ROW(field, name, in, out, need) { name, offsetof(struct layer, field), in, out, need }
+#define ROWS_ATTN                                                                          \
+    ROW(attn_norm, "blk.%d.attn_norm.weight", DIM_EMBD, DIM_NONE, NEED),                   \
+    ROW(attn.qkv, "blk.%d.attn_qkv.weight", DIM_EMBD, DIM_QKV, MAYBE),                     \
+    ROW(attn.q, "blk.%d.attn_q.weight", DIM_EMBD, DIM_Q, NEED_UNFUSED),                    \
+    ROW(attn.k, "blk.%d.attn_k.weight", DIM_EMBD, DIM_K, NEED_UNFUSED),                    \
+    ROW(attn.v, "blk.%d.attn_v.weight", DIM_EMBD, DIM_V, NEED_UNFUSED),                    \
+    ROW(attn.out, "blk.%d.attn_output.weight", DIM_ATT, DIM_EMBD, NEED),                   \
+    ROW(attn.qkv_bias, "blk.%d.attn_qkv.bias", DIM_QKV, DIM_NONE, MAYBE),                  \
+    ROW(attn.q_bias, "blk.%d.attn_q.bias", DIM_Q, DIM_NONE, MAYBE),                        \
+    ROW(attn.k_bias, "blk.%d.attn_k.bias", DIM_K, DIM_NONE, MAYBE),                        \
+    ROW(attn.v_bias, "blk.%d.attn_v.bias", DIM_V, DIM_NONE, MAYBE),                        \
+    ROW(attn.out_bias, "blk.%d.attn_output.bias", DIM_EMBD, DIM_NONE, MAYBE)
+#define ROWS_QK_NORM                                                                       \
+    ROW(attn.q_norm, "blk.%d.attn_q_norm.weight", DIM_HEAD, DIM_NONE, NEED),               \
+    ROW(attn.k_norm, "blk.%d.attn_k_norm.weight", DIM_HEAD, DIM_NONE, NEED)
+#define ROWS_MLP                                                                           \
+    ROW(ffn_norm, "blk.%d.ffn_norm.weight", DIM_EMBD, DIM_NONE, NEED),                     \
+    ROW(mlp.gate, "blk.%d.ffn_gate.weight", DIM_EMBD, DIM_FF, NEED),                       \
+    ROW(mlp.up, "blk.%d.ffn_up.weight", DIM_EMBD, DIM_FF, NEED),                           \
+    ROW(mlp.down, "blk.%d.ffn_down.weight", DIM_FF, DIM_EMBD, NEED),                       \
+    ROW(mlp.gate_bias, "blk.%d.ffn_gate.bias", DIM_FF, DIM_NONE, MAYBE),                   \
+    ROW(mlp.up_bias, "blk.%d.ffn_up.bias", DIM_FF, DIM_NONE, MAYBE),                       \
+    ROW(mlp.down_bias, "blk.%d.ffn_down.bias", DIM_EMBD, DIM_NONE, MAYBE)
+
+/* arch.finish and arch.each_weight for struct layer. */
+bool layer_finish(void *layer, const struct hparams *hp, slm_error *err);
+void layer_each_weight(void *layer, void (*fn)(void *arg, struct weight *w), void *arg);
+
+/* arch.layer of llama and its kin: norm, attention, add, norm, gated MLP, add. */
+void layer_prenorm(struct step *st, const void *layer, int il, float *x);
+
+/* ---- scratch --------------------------------------------------------------------- */
+
+/* [n_tok][n] floats. */
+float *scratch_rows(struct step *st, int n);
+/* Everything taken since the mark is free again. */
+size_t scratch_mark(const struct step *st);
+void scratch_release(struct step *st, size_t mark);
+
+/* ---- rows ------------------------------------------------------------------------- */
+
+void op_rmsnorm(struct step *st, float *y, const float *x, const float *w);  /* [n_tok][n_embd] */
+void op_add(struct step *st, float *x, const float *y);                     /* x += y */
+
+/* ---- products --------------------------------------------------------------------- */
+
+/* One product of a group that shares its input: y[t * ldy + r] = row r of w . x[t] + bias[r]. */
+struct product {
+    const struct weight *w;
+    const float *bias;   /* [n_out] or NULL */
+    float *y;
+    size_t ldy;
+};
+
+/* Computes up to PRODUCT_MAX products of x [n_tok][n_in] in one parallel region. */
+enum { PRODUCT_MAX = 4 };
+void matmul(struct step *st, const struct product *p, int n_products, const float *x, size_t ldx,
+            int n_tok);
+
+/* ---- blocks ------------------------------------------------------------------------ */
+
+/* y = attn_output(attention(q, k, v of h)); extends the keys and values of KV layer il_kv.
+ * h, y: [n_tok][n_embd], may be the same. */
+void attn_block(struct step *st, const struct attn *a, int il, int il_kv, const float *h,
+                float *y);
+
+/* Attention proper: q [n_tok][n_head * k_dim] already rotated against the pages of KV layer
+ * il_kv, into o [n_tok][n_head * v_dim]. */
+void attention(struct step *st, int il, int il_kv, const float *q, float *o);
+
+/* y = down(f(gate h) * up h); h, y: [n_tok][n_embd], may be the same. */
+void mlp_gated(struct step *st, const struct mlp *m, enum gate_fn fn, const float *h, float *y);
+
+/* Row size of keys and values in a page: the head size rounded up to 16. */
+static inline int kv_stride(int dim)
+{
+    return (dim + 15) & ~15;
+}
+
+static inline size_t kv_elem_bytes(enum kv_type kv)
+{
+    return kv == KV_F32 ? 4 : 2;
+}
+
+#endif

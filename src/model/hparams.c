@@ -1,0 +1,243 @@
+/* hparams.c - typed reads of metadata with defaults and range checks. */
+#include "model/hparams.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { KEY_MAX = 128, SIZE_MAX_DIM = 1 << 20 };
+
+static const char *key_of(const struct hparams *hp, const char *suffix, char out[KEY_MAX])
+{
+    snprintf(out, KEY_MAX, "%s.%s", hp->arch, suffix);
+    return out;
+}
+
+static bool missing(const char *key, slm_error *err)
+{
+    return slm_fail(err, SLM_E_FORMAT, "metadata key %s is missing, the model needs it", key);
+}
+
+bool hparams_int(const struct hparams *hp, const struct gguf *g, const char *suffix, bool required,
+                 int min, int max, int *out, slm_error *err)
+{
+    char key[KEY_MAX];
+    uint64_t v;
+
+    key_of(hp, suffix, key);
+    const struct gguf_kv *kv = gguf_find(g, key);
+    if (!kv) {
+        return required ? missing(key, err) : true;
+    }
+    /* Some writers store one value per layer where all are equal. */
+    if (kv->type == GGUF_ARR && gguf_is_int(kv->elem) && kv->n > 0) {
+        const int64_t first = gguf_int_at(kv, 0);
+        for (uint64_t i = 1; i < kv->n; i++) {
+            if (gguf_int_at(kv, i) != first) {
+                return slm_fail(err, SLM_E_UNSUPPORTED,
+                                "%s differs between layers, which %s models here cannot have", key,
+                                hp->arch);
+            }
+        }
+        if (first < min || first > max) {
+            return slm_fail(err, SLM_E_FORMAT, "%s is %lld, must be %d to %d", key,
+                            (long long)first, min, max);
+        }
+        *out = (int)first;
+        return true;
+    }
+    v = (uint64_t)*out;
+    if (!gguf_get_u64(g, key, (uint64_t)min, (uint64_t)max, &v, err)) {
+        return false;
+    }
+    *out = (int)v;
+    return true;
+}
+
+bool hparams_float(const struct hparams *hp, const struct gguf *g, const char *suffix,
+                   bool required, float *out, slm_error *err)
+{
+    char key[KEY_MAX];
+    double v = *out;
+
+    key_of(hp, suffix, key);
+    if (!gguf_find(g, key)) {
+        return required ? missing(key, err) : true;
+    }
+    if (!gguf_get_f64(g, key, &v, err)) {
+        return false;
+    }
+    if (!isfinite(v)) {
+        return slm_fail(err, SLM_E_FORMAT, "%s is not a finite number", key);
+    }
+    *out = (float)v;
+    return true;
+}
+
+bool hparams_rms_eps(struct hparams *hp, const struct gguf *g, slm_error *err)
+{
+    if (!hparams_float(hp, g, "attention.layer_norm_rms_epsilon", true, &hp->norm_eps, err)) {
+        return false;
+    }
+    if (hp->norm_eps < 0 || hp->norm_eps > 1) {
+        return slm_fail(err, SLM_E_FORMAT,
+                        "%s.attention.layer_norm_rms_epsilon is %g, must be 0 to 1", hp->arch,
+                        (double)hp->norm_eps);
+    }
+    return true;
+}
+
+bool hparams_sliding(struct hparams *hp, const struct gguf *g, int pattern, slm_error *err)
+{
+    char key[KEY_MAX];
+
+    if (!hparams_int(hp, g, "attention.sliding_window", false, 0, INT32_MAX, &hp->window, err)) {
+        return false;
+    }
+    if (hp->window == 0) {
+        return true;
+    }
+    const struct gguf_kv *kv =
+        gguf_find(g, key_of(hp, "attention.sliding_window_pattern", key));
+    if (kv && kv->type == GGUF_ARR) {
+        if ((kv->elem != GGUF_BOOL && !gguf_is_int(kv->elem)) || kv->n < (uint64_t)hp->n_layer) {
+            return slm_fail(err, SLM_E_FORMAT,
+                            "%s must be an array of integers or bools with an entry for each of "
+                            "%d layers", key, hp->n_layer);
+        }
+        for (int i = 0; i < hp->n_layer; i++) {
+            hp->sliding[i] = gguf_int_at(kv, (uint64_t)i) != 0;
+        }
+        return true;
+    }
+    if (!hparams_int(hp, g, "attention.sliding_window_pattern", false, 1, LAYER_MAX, &pattern,
+                     err)) {
+        return false;
+    }
+    for (int i = 0; i < hp->n_layer; i++) {
+        hp->sliding[i] = i % pattern < pattern - 1;
+    }
+    return true;
+}
+
+/* Scaling rule by name; longrope needs factors, which only some architectures have. */
+static bool read_scaling(struct hparams *hp, const struct gguf *g, struct rope_params *r,
+                         slm_error *err)
+{
+    static const struct { const char *name; enum rope_scaling scaling; } names[] = {
+        { "none", ROPE_SCALE_NONE }, { "linear", ROPE_SCALE_LINEAR },
+        { "yarn", ROPE_SCALE_YARN }, { "longrope", ROPE_SCALE_LONGROPE },
+    };
+    char key[KEY_MAX];
+    struct gguf_str s = { "linear", 6 };
+
+    if (!gguf_get_str(g, key_of(hp, "rope.scaling.type", key), &s, err)) {
+        return false;
+    }
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        if (strlen(names[i].name) == s.n && memcmp(names[i].name, s.s, s.n) == 0) {
+            r->scaling = names[i].scaling;
+            return true;
+        }
+    }
+    return slm_fail(err, SLM_E_UNSUPPORTED,
+                    "%s is \"%.*s\"; supported are none, linear, yarn and longrope", key,
+                    (int)(s.n < 32 ? s.n : 32), s.s);
+}
+
+static bool read_rope(struct hparams *hp, const struct gguf *g, slm_error *err)
+{
+    struct rope_params *r = &hp->rope[ROPE_FULL];
+    float base = 10000, factor = 0, attn_factor = 1, log_mul = 0, fast = 32, slow = 1;
+
+    r->n_rot = hp->k_dim;
+    r->orig_context = hp->context_max;
+    if (!hparams_int(hp, g, "rope.dimension_count", false, 2, hp->k_dim, &r->n_rot, err) ||
+        !hparams_float(hp, g, "rope.freq_base", false, &base, err) ||
+        !read_scaling(hp, g, r, err) ||
+        !hparams_float(hp, g, "rope.scale_linear", false, &factor, err) ||
+        !hparams_float(hp, g, "rope.scaling.factor", false, &factor, err) ||
+        !hparams_float(hp, g, "rope.scaling.attn_factor", false, &attn_factor, err) ||
+        !hparams_int(hp, g, "rope.scaling.original_context_length", false, 1, INT32_MAX,
+                     &r->orig_context, err) ||
+        !hparams_float(hp, g, "rope.scaling.yarn_log_multiplier", false, &log_mul, err) ||
+        !hparams_float(hp, g, "rope.scaling.yarn_beta_fast", false, &fast, err) ||
+        !hparams_float(hp, g, "rope.scaling.yarn_beta_slow", false, &slow, err)) {
+        return false;
+    }
+    if (r->n_rot % 2 != 0) {
+        return slm_fail(err, SLM_E_FORMAT, "%s.rope.dimension_count is %d, must be even", hp->arch,
+                        r->n_rot);
+    }
+    if (!(base > 0) || factor < 0 || !(fast > 0) || !(slow > 0)) {
+        return slm_fail(err, SLM_E_FORMAT,
+                        "%s.rope.* is out of range: freq_base %g, scaling.factor %g, beta_fast %g, "
+                        "beta_slow %g must be positive", hp->arch, (double)base, (double)factor,
+                        (double)fast, (double)slow);
+    }
+    r->base = base;
+    r->factor = factor > 0 && r->scaling != ROPE_SCALE_NONE ? factor : 1;
+    r->attn_factor = attn_factor;
+    r->log_multiplier = log_mul;
+    r->beta_fast = fast;
+    r->beta_slow = slow;
+    hp->rope[ROPE_SLIDING] = *r;
+    return true;
+}
+
+/* The number of tokens defines the vocabulary; the embedding's shape is checked against it. */
+static bool read_n_vocab(struct hparams *hp, const struct gguf *g, slm_error *err)
+{
+    const struct gguf_kv *kv = gguf_find(g, "tokenizer.ggml.tokens");
+
+    if (kv && kv->type == GGUF_ARR && kv->elem == GGUF_STR && kv->n > 0 && kv->n <= INT32_MAX) {
+        hp->n_vocab = (int)kv->n;
+        return true;
+    }
+    if (!kv) {
+        return hparams_int(hp, g, "vocab_size", true, 1, INT32_MAX, &hp->n_vocab, err);
+    }
+    return slm_fail(err, SLM_E_FORMAT, "tokenizer.ggml.tokens must be an array of strings");
+}
+
+bool hparams_read(struct hparams *hp, const struct gguf *g, const char *arch, slm_error *err)
+{
+    bool causal = true;
+    char key[KEY_MAX];
+
+    *hp = (struct hparams){ .embd_scale = 1 };
+    snprintf(hp->arch, sizeof hp->arch, "%s", arch);
+    if (!gguf_get_bool(g, key_of(hp, "attention.causal", key), &causal, err)) {
+        return false;
+    }
+    if (!causal) {
+        return slm_fail(err, SLM_E_UNSUPPORTED,
+                        "the model is an encoder (attention.causal is false), not one that writes "
+                        "text");
+    }
+    if (!hparams_int(hp, g, "context_length", true, 1, INT32_MAX, &hp->context_max, err) ||
+        !hparams_int(hp, g, "embedding_length", true, 1, SIZE_MAX_DIM, &hp->n_embd, err) ||
+        !hparams_int(hp, g, "block_count", true, 1, LAYER_MAX, &hp->n_layer, err) ||
+        !hparams_int(hp, g, "feed_forward_length", true, 1, SIZE_MAX_DIM, &hp->n_ff, err) ||
+        !hparams_int(hp, g, "attention.head_count", true, 1, 4096, &hp->n_head, err)) {
+        return false;
+    }
+    hp->n_head_kv = hp->n_head;
+    hp->k_dim = hp->n_embd / hp->n_head;
+    hp->v_dim = hp->k_dim;
+    if (!hparams_int(hp, g, "attention.head_count_kv", false, 1, hp->n_head, &hp->n_head_kv, err) ||
+        !hparams_int(hp, g, "attention.key_length", false, 1, 1024, &hp->k_dim, err) ||
+        !hparams_int(hp, g, "attention.value_length", false, 1, 1024, &hp->v_dim, err)) {
+        return false;
+    }
+    if (hp->n_head % hp->n_head_kv != 0) {
+        return slm_fail(err, SLM_E_FORMAT,
+                        "%s.attention.head_count is %d, not a multiple of head_count_kv %d", arch,
+                        hp->n_head, hp->n_head_kv);
+    }
+    if (hp->k_dim < 2 || hp->k_dim > 1024) {
+        return slm_fail(err, SLM_E_FORMAT, "the head size is %d, must be 2 to 1024", hp->k_dim);
+    }
+    hp->attn_scale = 1.0f / sqrtf((float)hp->k_dim);
+    return read_rope(hp, g, err) && read_n_vocab(hp, g, err);
+}

@@ -1,0 +1,47 @@
+/* hparams.h - the sizes and constants of a model, read from metadata and checked. */
+#ifndef HPARAMS_H
+#define HPARAMS_H
+
+#include "base/error.h"
+#include "gguf/gguf.h"
+#include "kern/rope.h"
+
+enum { LAYER_MAX = 512 };
+
+/* Rotations come in up to two kinds: of full-attention and of sliding-window layers. */
+enum { ROPE_FULL, ROPE_SLIDING, ROPE_KINDS };
+
+struct hparams {
+    char arch[32];           /* prefix of the metadata keys */
+    int n_layer, n_embd, n_ff, n_vocab, context_max;
+    int n_head, n_head_kv;   /* n_head is a multiple of n_head_kv */
+    int k_dim, v_dim;        /* sizes of a key and of a value head */
+    float norm_eps;
+    float attn_scale;        /* of q * k; 1 / sqrt(k_dim) unless the architecture differs */
+    float attn_softcap;      /* 0: none */
+    float final_softcap;     /* 0: none */
+    float embd_scale;        /* of token embeddings */
+    int window;              /* sliding window in tokens, itself counted; 0: none */
+    bool sliding[LAYER_MAX]; /* layers that see only the window */
+    struct rope_params rope[ROPE_KINDS];
+};
+
+/* Reads what every architecture has; n_vocab comes from the token list. */
+bool hparams_read(struct hparams *hp, const struct gguf *g, const char *arch, slm_error *err);
+
+/* Typed reads of "<arch>.<suffix>" with a range, for the architectures' own keys.  A
+ * missing key leaves *out alone, or is an error where `required`. */
+bool hparams_int(const struct hparams *hp, const struct gguf *g, const char *suffix, bool required,
+                 int min, int max, int *out, slm_error *err);
+bool hparams_float(const struct hparams *hp, const struct gguf *g, const char *suffix,
+                   bool required, float *out, slm_error *err);
+
+/* The attention.layer_norm_rms_epsilon that RMS-norm architectures must have. */
+bool hparams_rms_eps(struct hparams *hp, const struct gguf *g, slm_error *err);
+
+/* Fills sliding[] from attention.sliding_window_pattern (an array with one entry per
+ * layer, or a number n) or, where the key is missing, from `pattern`: layer i slides
+ * unless i % n == n - 1. */
+bool hparams_sliding(struct hparams *hp, const struct gguf *g, int pattern, slm_error *err);
+
+#endif

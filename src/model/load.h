@@ -1,0 +1,36 @@
+/* load.h - what a loaded model consists of; for the files of this folder. */
+#ifndef LOAD_H
+#define LOAD_H
+
+#include "model/arch.h"
+#include "model/model.h"
+
+struct residency;
+
+struct model {
+    const struct gguf *gguf;
+    const struct arch *arch;
+    const struct kern *k;
+    struct pool *pool;
+    struct hparams hp;
+    struct model_shape shape;
+    struct arena arena;          /* names, vectors, layers */
+    struct top top;
+    char *layers;                /* [n_layer] structs of arch->layer_size bytes */
+    double *rope_freq[ROPE_KINDS];
+    double rope_mscale[ROPE_KINDS];
+    bool any_sliding;
+    size_t group_bytes_max;      /* largest row group of 16, in bytes */
+    int k_max[ACT_KINDS];        /* longest input of products of each kind, 0: none */
+    struct residency *residency;
+};
+
+static inline void *model_layer(const struct model *m, int il)
+{
+    return m->layers + (size_t)il * m->arch->layer_size;
+}
+
+/* Calls fn for every matrix that products are made with. */
+void model_each_weight(struct model *m, void (*fn)(void *arg, struct weight *w), void *arg);
+
+#endif

@@ -1,0 +1,157 @@
+/* matmul.c - splits products over the pool and picks the kernel.
+ *
+ * Tasks are ranges of output rows.  Panels are used where a weight has been packed;
+ * otherwise row groups are packed on the fly into the worker's scratch, which a
+ * prompt's many tokens repay and which costs a single token some speed until the
+ * background packing is done. */
+#include <assert.h>
+
+#include "kern/dot.h"
+#include "model/forward.h"
+#include "model/work.h"
+
+enum {
+    ACT_GROUP = 16,             /* tokens that act_quant handles as a unit */
+    TASKS_PER_WORKER = 8,       /* enough for cores of different speed */
+    TASK_ROWS_MIN = 32,
+    ACT_BLOCK_BYTES = 1 << 20,  /* activations that one pass over a row range touches */
+};
+
+struct split {
+    struct step *st;
+    const struct product *p;
+    int n_products;
+    const float *x;
+    size_t ldx;
+    int n_tok;
+    int chunk;                  /* rows of a task, a multiple of PANEL_ROWS */
+    int tok_block;              /* tokens of a pass, a multiple of ACT_GROUP */
+    enum act_kind kind;         /* being quantised */
+};
+
+static int n_chunks(const struct split *s, const struct product *p)
+{
+    return (p->w->n_out + s->chunk - 1) / s->chunk;
+}
+
+static void quant_task(void *arg, int task, int worker)
+{
+    const struct split *s = arg;
+    const int t0 = task * ACT_GROUP;
+    const int t1 = t0 + ACT_GROUP < s->n_tok ? t0 + ACT_GROUP : s->n_tok;
+
+    (void)worker;
+    s->st->k->act_quant(s->kind, s->x, s->ldx, s->p->w->n_in, s->n_tok, t0, t1,
+                        s->st->work->act[s->kind]);
+}
+
+/* Quantises the shared input for every kind that the products need. */
+static void quantise(struct split *s)
+{
+    bool need[ACT_KINDS] = { false };
+
+    for (int i = 0; i < s->n_products; i++) {
+        need[s->p[i].w->type->act] = true;
+    }
+    for (s->kind = ACT_Q32; s->kind < ACT_KINDS; s->kind++) {
+        const int groups = (s->n_tok + ACT_GROUP - 1) / ACT_GROUP;
+        if (!need[s->kind]) {
+            continue;
+        }
+        if (groups == 1) {
+            quant_task(s, 0, 0);
+        } else {
+            pool_run(s->st->pool, quant_task, s, groups);
+        }
+    }
+}
+
+/* y of n_rows rows at w, in the kernel's layout, for all tokens. */
+static void run_mm(const struct split *s, const struct product *p, const void *w, int row0,
+                   int n_rows)
+{
+    const struct kern *k = s->st->k;
+
+    for (int t0 = 0; t0 < s->n_tok; t0 += s->tok_block) {
+        const int t1 = t0 + s->tok_block < s->n_tok ? t0 + s->tok_block : s->n_tok;
+        k->mm[p->w->type->id](w, p->w->n_in, n_rows, s->st->work->act[p->w->type->act], s->n_tok,
+                              t0, t1, p->y + row0, p->ldy);
+    }
+}
+
+static void run_unpacked(const struct split *s, const struct product *p, int row0, int row1,
+                         uint8_t *scratch)
+{
+    const struct weight *w = p->w;
+    const size_t group_bytes = PANEL_ROWS * w->row_bytes;
+    const int groups = group_bytes < PACK_BYTES ? (int)(PACK_BYTES / group_bytes) : 1;
+    const int step = groups * PANEL_ROWS;
+
+    for (int row = row0; row < row1; row += step) {
+        const int end = row + step < row1 ? row + step : row1;
+        for (int r = row; r < end; r += PANEL_ROWS) {
+            const int n = end - r < PANEL_ROWS ? end - r : PANEL_ROWS;
+            s->st->k->pack(w->type, w->rows + (size_t)r * w->row_bytes, w->row_bytes, w->n_in, n,
+                           scratch + (size_t)(r - row) * w->row_bytes);
+        }
+        run_mm(s, p, scratch, row, end - row);
+    }
+}
+
+static void product_task(void *arg, int task, int worker)
+{
+    const struct split *s = arg;
+    const struct product *p = s->p;
+    const struct kern *k = s->st->k;
+
+    while (task >= n_chunks(s, p)) {
+        task -= n_chunks(s, p);
+        p++;
+    }
+    const struct weight *w = p->w;
+    const int row0 = task * s->chunk;
+    const int row1 = row0 + s->chunk < w->n_out ? row0 + s->chunk : w->n_out;
+    const uint8_t *panels = atomic_load_explicit(&w->panels, memory_order_acquire);
+
+    if (w->type->act == ACT_F32) {
+        k->fmm[w->type->id](w->rows + (size_t)row0 * w->row_bytes, w->n_in, row1 - row0, s->x,
+                            s->ldx, s->n_tok, p->y + row0, p->ldy);
+    } else if (!k->panels) {
+        run_mm(s, p, w->rows + (size_t)row0 * w->row_bytes, row0, row1 - row0);
+    } else if (panels) {
+        run_mm(s, p, panels + (size_t)row0 * w->row_bytes, row0, row1 - row0);
+    } else {
+        run_unpacked(s, p, row0, row1, work_worker(s->st->work, worker));
+    }
+    if (p->bias) {
+        for (int t = 0; t < s->n_tok; t++) {
+            k->add(p->y + (size_t)t * p->ldy + row0, p->bias + row0, row1 - row0);
+        }
+    }
+}
+
+void matmul(struct step *st, const struct product *p, int n_products, const float *x, size_t ldx,
+            int n_tok)
+{
+    struct split s = { .st = st, .p = p, .n_products = n_products, .x = x, .ldx = ldx,
+                       .n_tok = n_tok };
+    const int n_in = p[0].w->n_in;
+    const int workers = pool_size(st->pool);
+    int n_rows = 0, n_tasks = 0;
+
+    assert(n_products >= 1 && n_products <= PRODUCT_MAX);
+    for (int i = 0; i < n_products; i++) {
+        assert(p[i].w->n_in == n_in);
+        n_rows += p[i].w->n_out;
+    }
+    s.chunk = n_rows / (workers * TASKS_PER_WORKER);
+    s.chunk = (s.chunk < TASK_ROWS_MIN ? TASK_ROWS_MIN : s.chunk + PANEL_ROWS - 1) &
+              ~(PANEL_ROWS - 1);
+    s.tok_block = (ACT_BLOCK_BYTES / n_in) & ~(ACT_GROUP - 1);
+    s.tok_block = s.tok_block < 2 * ACT_GROUP ? 2 * ACT_GROUP : s.tok_block;
+    for (int i = 0; i < n_products; i++) {
+        n_tasks += n_chunks(&s, &p[i]);
+    }
+    quantise(&s);
+    pool_run(st->pool, product_task, &s, n_tasks);
+}

@@ -1,0 +1,310 @@
+/* model.c - loading a model and computing a step. */
+#include "model/model.h"
+
+#include <assert.h>
+#include <string.h>
+
+#include "model/forward.h"
+#include "model/load.h"
+#include "model/residency.h"
+#include "model/work.h"
+
+/* ---- loading ---------------------------------------------------------------------- */
+
+static const struct arch *find_arch(const struct gguf *g, slm_error *err)
+{
+    struct gguf_str name = { "", 0 };
+    struct gguf_str type = { "model", 5 };
+
+    if (!gguf_get_str(g, "general.architecture", &name, err) ||
+        !gguf_get_str(g, "general.type", &type, err)) {
+        return NULL;
+    }
+    if (type.n != 5 || memcmp(type.s, "model", 5) != 0) {
+        slm_fail(err, SLM_E_UNSUPPORTED, "the file holds a \"%.*s\", not a model that writes text",
+                 (int)(type.n < 40 ? type.n : 40), type.s);
+        return NULL;
+    }
+    if (name.n == 0) {
+        slm_fail(err, SLM_E_FORMAT, "metadata key general.architecture is missing or empty");
+        return NULL;
+    }
+    const struct arch *arch = arch_find(name.s, name.n);
+    if (!arch) {
+        slm_fail(err, SLM_E_UNSUPPORTED, "architecture \"%.*s\" is not supported; supported are %s",
+                 (int)(name.n < 40 ? name.n : 40), name.s, model_arch_names());
+    }
+    return arch;
+}
+
+static bool bind_all(struct model *m, slm_error *err)
+{
+    struct binder b = { .g = m->gguf, .hp = &m->hp, .arena = &m->arena, .err = err };
+
+    buf_init(&b.missing, 0);
+    m->layers = arena_zalloc(&m->arena, (size_t)m->hp.n_layer * m->arch->layer_size);
+    if (!m->layers) {
+        return slm_fail_nomem(err, "the layers");
+    }
+    weights_bind(&b, arch_top_rows, arch_n_top_rows, &m->top);
+    weights_bind_layers(&b, m->arch->rows, m->arch->n_rows, m->layers, m->arch->layer_size);
+    if (!weights_finish(&b)) {
+        return false;
+    }
+    for (int il = 0; il < m->hp.n_layer; il++) {
+        if (m->arch->finish && !m->arch->finish(model_layer(m, il), &m->hp, err)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* Tied embeddings: the output matrix is the embedding, with panels of its own. */
+static void tie_output(struct model *m)
+{
+    if (!m->top.output.rows) {
+        weight_slice(&m->top.output, &m->top.token_embd, 0, m->top.token_embd.n_out);
+    }
+}
+
+void model_each_weight(struct model *m, void (*fn)(void *arg, struct weight *w), void *arg)
+{
+    for (int il = 0; il < m->hp.n_layer; il++) {
+        m->arch->each_weight(model_layer(m, il), fn, arg);
+    }
+    fn(arg, &m->top.output);
+}
+
+static void measure_weight(void *arg, struct weight *w)
+{
+    struct model *m = arg;
+    const size_t group_bytes = 16 * w->row_bytes;
+
+    if (w->n_in > m->k_max[w->type->act]) {
+        m->k_max[w->type->act] = w->n_in;
+    }
+    if (w->type->unpack && group_bytes > m->group_bytes_max) {
+        m->group_bytes_max = group_bytes;
+    }
+}
+
+static bool init_rope(struct model *m, slm_error *err)
+{
+    struct hparams *hp = &m->hp;
+
+    if (hp->rope[ROPE_FULL].scaling == ROPE_SCALE_LONGROPE) {
+        return slm_fail(err, SLM_E_UNSUPPORTED,
+                        "rope scaling \"longrope\" is not supported for architecture %s",
+                        m->arch->name);
+    }
+    for (int il = 0; il < hp->n_layer; il++) {
+        m->any_sliding |= hp->sliding[il];
+    }
+    hp->rope[ROPE_FULL].factors = m->top.rope_freqs;
+    for (int kind = 0; kind < ROPE_KINDS; kind++) {
+        m->rope_freq[kind] =
+            arena_alloc(&m->arena, (size_t)hp->rope[kind].n_rot / 2 * sizeof(double));
+        if (!m->rope_freq[kind]) {
+            return slm_fail_nomem(err, "the rotation frequencies");
+        }
+        rope_freqs(&hp->rope[kind], m->rope_freq[kind], &m->rope_mscale[kind]);
+    }
+    return true;
+}
+
+static void init_shape(struct model *m)
+{
+    const struct hparams *hp = &m->hp;
+    struct model_shape *s = &m->shape;
+
+    *s = (struct model_shape){
+        .arch = m->arch->name, .n_layer = hp->n_layer, .n_embd = hp->n_embd, .n_head = hp->n_head,
+        .n_head_kv = hp->n_head_kv, .n_vocab = hp->n_vocab, .context_max = hp->context_max,
+        .n_kv_layer = hp->n_layer,
+    };
+    for (size_t i = 0; i < gguf_n_tensors(m->gguf); i++) {
+        const struct gguf_tensor *t = gguf_tensor_at(m->gguf, i);
+        s->weight_bytes += t->bytes;
+        s->n_params += (uint64_t)t->ne[0] * (uint64_t)t->ne[1] * (uint64_t)t->ne[2] *
+                       (uint64_t)t->ne[3];
+    }
+}
+
+struct model *model_new(const struct gguf *g, struct pool *pool, const struct kern *k,
+                        enum model_pack pack, slm_error *err)
+{
+    const struct arch *arch = find_arch(g, err);
+    struct model *m = arch ? mem_zalloc(1, sizeof *m) : NULL;
+
+    if (!m) {
+        if (arch) {
+            slm_fail_nomem(err, "the model");
+        }
+        return NULL;
+    }
+    m->gguf = g;
+    m->arch = arch;
+    m->pool = pool;
+    m->k = k;
+    arena_init(&m->arena, 1 << 16, 0);
+    if (!hparams_read(&m->hp, g, arch->name, err) || !arch->hparams(&m->hp, g, err) ||
+        !bind_all(m, err) || !init_rope(m, err)) {
+        goto fail;
+    }
+    tie_output(m);
+    model_each_weight(m, measure_weight, m);
+    init_shape(m);
+    m->residency = residency_new(m, pack, err);
+    if (!m->residency) {
+        goto fail;
+    }
+    return m;
+
+fail:
+    model_free(m);
+    return NULL;
+}
+
+void model_free(struct model *m)
+{
+    if (m) {
+        residency_free(m->residency);
+        arena_deinit(&m->arena);
+        mem_free(m);
+    }
+}
+
+const struct model_shape *model_shape(const struct model *m)
+{
+    return &m->shape;
+}
+
+size_t model_kv_page_bytes(const struct model *m, int il, enum kv_type kv)
+{
+    const struct hparams *hp = &m->hp;
+
+    (void)il;
+    return (size_t)hp->n_head_kv * KV_PAGE *
+           (size_t)(kv_stride(hp->k_dim) + kv_stride(hp->v_dim)) * kv_elem_bytes(kv);
+}
+
+/* ---- a step ------------------------------------------------------------------------- */
+
+/* Position and sequence of every token; tokens checked. */
+static bool place_tokens(const struct step *st, slm_error *err)
+{
+    int t = 0;
+
+    for (int s = 0; s < st->in->n_seq; s++) {
+        const struct step_seq *seq = &st->in->seq[s];
+        for (int i = 0; i < seq->n_tok; i++, t++) {
+            const int32_t id = st->in->tok[t];
+            if (id < 0 || id >= st->hp->n_vocab) {
+                return slm_fail(err, SLM_E_ARG, "token %d is out of range, the vocabulary has %d",
+                                id, st->hp->n_vocab);
+            }
+            st->work->pos[t] = seq->pos0 + i;
+            st->work->seq[t] = s;
+        }
+    }
+    assert(t == st->n_tok);
+    return true;
+}
+
+struct start_op {
+    struct step *st;
+    float *x;
+};
+
+/* Rotations and the embedding of one token. */
+static void start_row(void *arg, int t, int worker)
+{
+    const struct start_op *op = arg;
+    const struct step *st = op->st;
+    const struct model *m = st->model;
+    const struct hparams *hp = st->hp;
+    float *x = op->x + (size_t)t * (size_t)hp->n_embd;
+
+    (void)worker;
+    for (int kind = 0; kind < (m->any_sliding ? ROPE_KINDS : 1); kind++) {
+        const int n_rot = hp->rope[kind].n_rot;
+        rope_table(m->rope_freq[kind], n_rot, m->rope_mscale[kind], st->pos[t],
+                   st->work->rope[kind] + (size_t)t * (size_t)n_rot);
+    }
+    weight_row(&m->top.token_embd, st->in->tok[t], x);
+    if (hp->embd_scale != 1) {
+        st->k->scale(x, hp->embd_scale, hp->n_embd);
+    }
+}
+
+static bool is_nan_in(const float *x, int n)
+{
+    int nan = 0;
+
+    for (int i = 0; i < n; i++) {
+        nan |= x[i] != x[i];
+    }
+    return nan != 0;
+}
+
+/* Logits of the wanted tokens. */
+static bool finish(struct step *st, const float *x, float *logits, slm_error *err)
+{
+    const struct model *m = st->model;
+    const struct hparams *hp = st->hp;
+    const size_t n_embd = (size_t)hp->n_embd, n_vocab = (size_t)hp->n_vocab;
+    float *u = st->work->rows + st->work->rows_used;  /* n_want_max rows are left for this */
+    int n_want = 0;
+
+    for (int t = 0; t < st->n_tok; t++) {
+        if (st->in->want[t]) {
+            assert(n_want < st->work->n_want_max);
+            st->k->rmsnorm(u + (size_t)n_want++ * n_embd, x + (size_t)t * n_embd,
+                           m->top.output_norm, hp->n_embd, hp->norm_eps);
+        }
+    }
+    if (n_want == 0) {
+        return true;
+    }
+    const struct product p = { &m->top.output, NULL, logits, n_vocab };
+    matmul(st, &p, 1, u, n_embd, n_want);
+    for (int i = 0; i < n_want; i++) {
+        float *row = logits + (size_t)i * n_vocab;
+        if (hp->final_softcap != 0) {
+            st->k->softcap(row, hp->final_softcap, hp->n_vocab);
+        }
+        if (is_nan_in(row, hp->n_vocab)) {
+            return slm_fail(err, SLM_E_NUMERIC, "the model computed a logit that is not a number; "
+                            "the file's weights are damaged or of a wrong type");
+        }
+    }
+    return true;
+}
+
+bool model_step(struct model *m, struct work *w, const struct step_in *in, float *logits,
+                slm_error *err)
+{
+    struct step st = {
+        .model = m, .hp = &m->hp, .k = m->k, .pool = m->pool, .work = w, .in = in,
+        .n_tok = in->n_tok, .pos = w->pos, .seq = w->seq,
+        .rope = { w->rope[ROPE_FULL], w->rope[ROPE_SLIDING] },
+        .rope_pairs = m->arch->rope_pairs,
+    };
+
+    assert(in->n_tok >= 1 && in->n_tok <= w->n_tok_max);
+    if (!place_tokens(&st, err)) {
+        return false;
+    }
+    w->rows_used = 0;
+    float *x = scratch_rows(&st, m->hp.n_embd);
+    struct start_op op = { &st, x };
+    pool_run(m->pool, start_row, &op, in->n_tok);
+    for (int il = 0; il < m->hp.n_layer; il++) {
+        const size_t mark = scratch_mark(&st);
+        m->arch->layer(&st, model_layer(m, il), il, x);
+        scratch_release(&st, mark);
+    }
+    const bool ok = finish(&st, x, logits, err);
+    residency_start(m->residency);
+    return ok;
+}

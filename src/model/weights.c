@@ -1,0 +1,204 @@
+/* weights.c - binds the tensors of a file to the structs of an architecture. */
+#include "model/weights.h"
+
+#include <assert.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/log.h"
+
+int dim_size(const struct hparams *hp, enum dim dim)
+{
+    switch (dim) {
+    case DIM_EMBD:  return hp->n_embd;
+    case DIM_VOCAB: return hp->n_vocab;
+    case DIM_FF:    return hp->n_ff;
+    case DIM_Q:     return hp->n_head * hp->k_dim;
+    case DIM_K:     return hp->n_head_kv * hp->k_dim;
+    case DIM_V:     return hp->n_head_kv * hp->v_dim;
+    case DIM_ATT:   return hp->n_head * hp->v_dim;
+    case DIM_QKV:   return hp->n_head * hp->k_dim + hp->n_head_kv * (hp->k_dim + hp->v_dim);
+    case DIM_HEAD:  return hp->k_dim;
+    case DIM_PAIRS: return hp->rope[ROPE_FULL].n_rot / 2;
+    case DIM_NONE:
+    case DIM_COUNT: break;
+    }
+    return 1;
+}
+
+/* Adds "blk.3-5.attn_q.weight" for a run of layers, or the plain name of a top-level tensor. */
+static void note_missing(struct binder *b, const char *name, int first, int last)
+{
+    const char *percent = strstr(name, "%d");
+
+    buf_puts(&b->missing, b->missing.len ? ", " : "");
+    if (!percent) {
+        buf_puts(&b->missing, name);
+        b->n_missing++;
+        return;
+    }
+    buf_add(&b->missing, name, (size_t)(percent - name));
+    buf_printf(&b->missing, first == last ? "%d" : "%d-%d", first, last);
+    buf_puts(&b->missing, percent + 2);
+    b->n_missing += last - first + 1;
+}
+
+static void tensor_name(char out[64], const struct tensor_row *row, int il)
+{
+    const char *percent = strstr(row->name, "%d");
+
+    if (percent) {
+        snprintf(out, 64, "%.*s%d%s", (int)(percent - row->name), row->name, il, percent + 2);
+    } else {
+        snprintf(out, 64, "%s", row->name);
+    }
+}
+
+/* Whether the layer has its projections in one matrix instead of three. */
+static bool has_fused(const struct binder *b, int il)
+{
+    char name[64];
+
+    snprintf(name, sizeof name, "blk.%d.attn_qkv.weight", il);
+    return gguf_find_tensor(b->g, name) != NULL;
+}
+
+static bool check_shape(struct binder *b, const struct gguf_tensor *t, int in, int out)
+{
+    if (t->ne[0] == in && t->ne[1] == out && t->ne[2] == 1 && t->ne[3] == 1) {
+        return true;
+    }
+    b->failed = true;
+    return slm_fail(b->err, SLM_E_FORMAT,
+                    "tensor %s has shape %lld x %lld x %lld x %lld, the model needs %d x %d",
+                    t->name, (long long)t->ne[0], (long long)t->ne[1], (long long)t->ne[2],
+                    (long long)t->ne[3], in, out);
+}
+
+static const struct quant_type *check_type(struct binder *b, const struct gguf_tensor *t)
+{
+    const struct quant_type *type = quant_type(t->type);
+
+    if (type) {
+        return type;
+    }
+    char names[120] = "";
+    for (uint32_t id = 0; id < QT_COUNT; id++) {
+        const size_t len = strlen(names);
+        if (quant_type(id)) {
+            snprintf(names + len, sizeof names - len, "%s%s", len ? ", " : "",
+                     quant_type(id)->name);
+        }
+    }
+    b->failed = true;
+    slm_fail(b->err, SLM_E_UNSUPPORTED, "tensor %s has type %s; supported are %s", t->name,
+             gguf_tensor_type(t->type)->name, names);
+    return NULL;
+}
+
+static bool bind_vector(struct binder *b, const struct gguf_tensor *t,
+                        const struct quant_type *type, const float **out)
+{
+    const size_t n = (size_t)t->ne[0];
+    float *v = arena_alloc(b->arena, n * sizeof *v);
+
+    if (!v) {
+        b->failed = true;
+        return slm_fail_nomem(b->err, t->name);
+    }
+    type->decode(t->data, n, v);
+    *out = v;
+    return true;
+}
+
+enum bound { BOUND, ABSENT, MISSING, WRONG };
+
+static enum bound bind_row(struct binder *b, const struct tensor_row *row, void *base, int il)
+{
+    char name[64];
+
+    tensor_name(name, row, il);
+    const struct gguf_tensor *t = gguf_find_tensor(b->g, name);
+    if (!t) {
+        const bool need = row->need == NEED || (row->need == NEED_UNFUSED && !has_fused(b, il));
+        return need ? MISSING : ABSENT;
+    }
+    const struct quant_type *type = check_type(b, t);
+    if (!type || !check_shape(b, t, dim_size(b->hp, row->in), dim_size(b->hp, row->out))) {
+        return WRONG;
+    }
+    void *field = (char *)base + row->offset;
+    if (row->out == DIM_NONE) {
+        return bind_vector(b, t, type, field) ? BOUND : WRONG;
+    }
+    struct weight *w = field;
+    w->tensor = t;
+    w->type = type;
+    w->n_in = (int)t->ne[0];
+    w->n_out = (int)t->ne[1];
+    w->rows = t->data;
+    w->row_bytes = (size_t)(t->ne[0] / type->block) * (size_t)type->block_bytes;
+    return BOUND;
+}
+
+bool weights_bind(struct binder *b, const struct tensor_row *rows, size_t n_rows, void *base)
+{
+    for (size_t i = 0; i < n_rows && !b->failed; i++) {
+        if (bind_row(b, &rows[i], base, -1) == MISSING) {
+            note_missing(b, rows[i].name, 0, 0);
+        }
+    }
+    return !b->failed;
+}
+
+bool weights_bind_layers(struct binder *b, const struct tensor_row *rows, size_t n_rows,
+                         void *base, size_t stride)
+{
+    for (size_t i = 0; i < n_rows; i++) {
+        int first = -1;  /* of the current run of missing ones */
+        for (int il = 0; il < b->hp->n_layer && !b->failed; il++) {
+            const bool miss =
+                bind_row(b, &rows[i], (char *)base + (size_t)il * stride, il) == MISSING;
+            if (miss && first < 0) {
+                first = il;
+            }
+            if (first >= 0 && (!miss || il == b->hp->n_layer - 1)) {
+                note_missing(b, rows[i].name, first, miss ? il : il - 1);
+                first = -1;
+            }
+        }
+    }
+    return !b->failed;
+}
+
+bool weights_finish(struct binder *b)
+{
+    bool ok = !b->failed;
+
+    if (ok && b->n_missing > 0) {
+        enum { ROOM = 180 };
+        log_line(SLM_LOG_ERROR, "missing tensors: %s", buf_str(&b->missing));
+        ok = slm_fail(b->err, SLM_E_FORMAT, "%d tensor%s missing: %.*s%s", b->n_missing,
+                      b->n_missing == 1 ? " is" : "s are", ROOM, buf_str(&b->missing),
+                      b->missing.len > ROOM ? "..." : "");
+    }
+    buf_deinit(&b->missing);
+    return ok;
+}
+
+void weight_slice(struct weight *out, const struct weight *w, int row0, int n)
+{
+    assert(row0 >= 0 && n >= 0 && row0 + n <= w->n_out);
+    out->tensor = w->tensor;
+    out->type = w->type;
+    out->n_in = w->n_in;
+    out->n_out = n;
+    out->rows = w->rows + (size_t)row0 * w->row_bytes;
+    out->row_bytes = w->row_bytes;
+    atomic_init(&out->panels, NULL);
+}
+
+void weight_row(const struct weight *w, int row, float *out)
+{
+    w->type->decode(w->rows + (size_t)row * w->row_bytes, (size_t)w->n_in, out);
+}

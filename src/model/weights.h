@@ -1,0 +1,89 @@
+/* weights.h - finding tensors, checking their shapes, saying what is missing.
+ *
+ * An architecture lists its tensors as rows of a table.  The same rows let the
+ * loader bind them, the error message name all missing ones at once, and the
+ * tool mkmodel write a tiny random model of the architecture. */
+#ifndef WEIGHTS_H
+#define WEIGHTS_H
+
+#include <stdatomic.h>
+
+#include "base/buf.h"
+#include "base/mem.h"
+#include "model/hparams.h"
+#include "quant/quant.h"
+
+/* A matrix [n_out][n_in] that a product is made with. */
+struct weight {
+    const struct gguf_tensor *tensor;
+    const struct quant_type *type;
+    int n_in, n_out;
+    const uint8_t *rows;      /* as in the file; NULL where the tensor is absent */
+    size_t row_bytes;
+    _Atomic(const uint8_t *) panels;  /* packed copy, or NULL so far */
+};
+
+static inline size_t weight_bytes(const struct weight *w)
+{
+    return (size_t)w->n_out * w->row_bytes;
+}
+
+/* Sizes that shapes are made of. */
+enum dim {
+    DIM_NONE,    /* no second dimension: a vector */
+    DIM_EMBD, DIM_VOCAB, DIM_FF,
+    DIM_Q,       /* n_head * k_dim */
+    DIM_K,       /* n_head_kv * k_dim */
+    DIM_V,       /* n_head_kv * v_dim */
+    DIM_ATT,     /* n_head * v_dim */
+    DIM_QKV,     /* DIM_Q + DIM_K + DIM_V */
+    DIM_HEAD,    /* k_dim */
+    DIM_PAIRS,   /* n_rot / 2 */
+    DIM_COUNT
+};
+
+int dim_size(const struct hparams *hp, enum dim dim);
+
+enum weight_need {
+    NEED,        /* required */
+    MAYBE,       /* absent means: skip that term */
+    NEED_UNFUSED,/* required unless attn_qkv of the layer exists */
+};
+
+/* One tensor: where it goes and what shape it must have.  A matrix (out is set) goes
+ * into a struct weight, a vector into a const float *, decoded from whatever type. */
+struct tensor_row {
+    const char *name;        /* with %d for the layer in layer tables */
+    size_t offset;           /* in the struct that is bound */
+    enum dim in, out;
+    enum weight_need need;
+};
+
+/* Collects what is wrong with a model's tensors. */
+struct binder {
+    const struct gguf *g;
+    const struct hparams *hp;
+    struct arena *arena;     /* vectors are decoded into it */
+    int n_missing;
+    struct buf missing;      /* their names, layers as ranges: "blk.0-29.attn_q.weight" */
+    slm_error *err;
+    bool failed;             /* a tensor of wrong shape or type: *err is set */
+};
+
+/* Binds top-level rows into `base`.  False once something is wrong beyond missing tensors. */
+bool weights_bind(struct binder *b, const struct tensor_row *rows, size_t n_rows, void *base);
+
+/* Binds the rows of every layer; layer il is at base + il * stride. */
+bool weights_bind_layers(struct binder *b, const struct tensor_row *rows, size_t n_rows,
+                         void *base, size_t stride);
+
+/* False, and all missing tensors listed in *err, where some were.  Ends the binder. */
+bool weights_finish(struct binder *b);
+
+/* Rows [row0, row0 + n) of a matrix as a matrix. */
+void weight_slice(struct weight *out, const struct weight *w, int row0, int n);
+
+/* Values of one row, decoded: out [n_in]. */
+void weight_row(const struct weight *w, int row, float *out);
+
+#endif
