@@ -43,7 +43,7 @@ static void note_missing(struct binder *b, const char *name, int first, int last
     b->n_missing += last - first + 1;
 }
 
-static void tensor_name(char out[64], const struct tensor_row *row, int il)
+void tensor_name(char out[64], const struct tensor_row *row, int il)
 {
     const char *percent = strstr(row->name, "%d");
 

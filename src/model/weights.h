@@ -59,6 +59,9 @@ struct tensor_row {
     enum weight_need need;
 };
 
+/* The row's name with the layer's number put in. */
+void tensor_name(char out[64], const struct tensor_row *row, int il);
+
 /* Collects what is wrong with a model's tensors. */
 struct binder {
     const struct gguf *g;
