@@ -1,0 +1,199 @@
+/* test_golden.c - logits against the float64 references of tiny models.
+ *
+ * Every directory with a model.gguf is a case.  F32 variants are held to the target's
+ * tolerance at every position and to its greedy continuation; quantised ones may not be
+ * further from the exact result than 1.1 times llama.cpp, and 16-bit ones reach the F32
+ * tolerance.  Directories of architectures or types that are not supported are named. */
+#include <dirent.h>
+#include <math.h>
+#include <sys/stat.h>
+
+#include <jansson.h>
+
+#include "test.h"
+#include "tiny_run.h"
+
+enum { GREEDY_MAX = 64 };
+
+static void path_of(char out[512], const char *dir, const char *file)
+{
+    snprintf(out, 512, "%s/%s", dir, file);
+}
+
+static json_t *load_json(const char *dir, const char *file)
+{
+    char path[512];
+
+    path_of(path, dir, file);
+    return json_load_file(path, 0, NULL);
+}
+
+/* Floats of a file; NULL where there is none. */
+static float *load_floats(const char *dir, const char *file, size_t n)
+{
+    char path[512];
+    float *v = malloc(n * sizeof *v);
+
+    path_of(path, dir, file);
+    FILE *f = fopen(path, "rb");
+    if (!f || fread(v, sizeof *v, n, f) != n) {
+        free(v);
+        v = NULL;
+    }
+    if (f) {
+        fclose(f);
+    }
+    return v;
+}
+
+struct diff {
+    double nmse, max;
+};
+
+static struct diff compare(const float *a, const float *b, size_t n)
+{
+    double num = 0, den = 0, max = 0;
+
+    for (size_t i = 0; i < n; i++) {
+        const double d = (double)a[i] - (double)b[i];
+        num += d * d;
+        den += (double)b[i] * (double)b[i];
+        max = fabs(d) > max ? fabs(d) : max;
+    }
+    return (struct diff){ num / den, max };
+}
+
+/* Continues greedily and compares with the recorded ids, up to the first step whose margin is
+ * below `margin`.  Returns the number of steps compared, or -1 - step at a difference. */
+static int check_greedy(struct tiny *t, const float *last, const char *dir, const char *file,
+                        double margin)
+{
+    const size_t n_vocab = (size_t)model_shape(t->model)->n_vocab;
+    float *logits = malloc(n_vocab * sizeof *logits);
+    json_t *golden = load_json(dir, file);
+    json_t *ids = json_object_get(golden, "ids"), *margins = json_object_get(golden, "margin");
+    int n = (int)json_array_size(ids), result = n;
+
+    assert_true(n > 0);
+    memcpy(logits, last, n_vocab * sizeof *logits);
+    for (int i = 0; i < n; i++) {
+        if (json_number_value(json_array_get(margins, (size_t)i)) < margin) {
+            result = i;
+            break;
+        }
+        const int32_t id = tiny_argmax(logits, n_vocab);
+        if (id != json_integer_value(json_array_get(ids, (size_t)i))) {
+            result = -1 - i;
+            break;
+        }
+        CHECK(tiny_feed(t, &id, 1, 1, logits, NULL));
+    }
+    json_decref(golden);
+    free(logits);
+    return result;
+}
+
+/* Whether the case at dir holds; what was measured is printed. */
+static bool run_case(const char *dir, const char *name, enum isa isa)
+{
+    slm_error err = { .code = SLM_E_OK };
+    char path[512];
+    struct tiny t;
+    int32_t ids[512];
+    json_t *tokens = load_json(dir, "tokens.json"), *meta = load_json(dir, "meta.json");
+    const int n = (int)json_array_size(tokens);
+
+    CHECK(n > 0 && n <= 512 && meta);
+    for (int i = 0; i < n; i++) {
+        ids[i] = (int32_t)json_integer_value(json_array_get(tokens, (size_t)i));
+    }
+    path_of(path, dir, "model.gguf");
+    const bool opened =
+        tiny_open(&t, path, isa, 2, MODEL_PACK_WAIT, KV_F32, n + GREEDY_MAX, &err);
+    if (!opened && err.code == SLM_E_UNSUPPORTED) {
+        printf("%-20s not run: %s\n", name, err.msg);
+        tiny_close(&t);
+        json_decref(tokens);
+        json_decref(meta);
+        return true;
+    }
+    if (!opened) {
+        fail_msg("%s: %s", name, err.msg);
+    }
+    const size_t n_vocab = (size_t)model_shape(t.model)->n_vocab;
+    const size_t n_out = (size_t)n * n_vocab;
+    float *out = malloc(n_out * sizeof *out);
+    if (!tiny_feed(&t, ids, n, n, out, &err)) {
+        fail_msg("%s: %s", name, err.msg);
+    }
+    const double nmse_llamacpp =
+        json_number_value(json_object_get(meta, "nmse_llamacpp_vs_truth"));
+    const char *type = json_string_value(json_object_get(meta, "type"));
+    const bool quantised = type && strcmp(type, "F16") != 0 && strcmp(type, "BF16") != 0;
+    const bool gelu = strncmp(name, "gemma", 5) == 0;
+    const double nmse_max = quantised ? 1.1 * nmse_llamacpp : gelu ? 1e-10 : 3e-11;
+    const double abs_max = quantised ? INFINITY : gelu ? 1e-3 : 3e-4;
+    float *want = load_floats(dir, type ? "truth.f32" : "ref64.f32", n_out);
+    CHECK(want != NULL);
+    const struct diff d = compare(out, want, n_out);
+    const int greedy = check_greedy(&t, out + n_out - n_vocab, dir,
+                                    type ? "greedy.json" : "greedy_ref64.json",
+                                    quantised ? 0.5 : 1e-3);
+    const bool ok = d.nmse <= nmse_max && d.max <= abs_max && greedy >= 0;
+    printf("%-20s %-7s nmse %.2e (limit %.2e) max %.2e greedy %d%s\n", name, isa_name(isa), d.nmse,
+           nmse_max, d.max, greedy, ok ? "" : "  WRONG");
+    free(want);
+    free(out);
+    tiny_close(&t);
+    json_decref(tokens);
+    json_decref(meta);
+    return ok;
+}
+
+/* Runs every case below `root`; the number of them. */
+static int run_all(const char *root, bool *ok)
+{
+    struct dirent **entries;
+    const int n = scandir(root, &entries, NULL, alphasort);
+    int n_cases = 0;
+
+    for (int i = 0; i < n; i++) {
+        char dir[512], path[600];
+        struct stat st;
+        snprintf(dir, sizeof dir, "%s/%s", root, entries[i]->d_name);
+        snprintf(path, sizeof path, "%s/model.gguf", dir);
+        if (entries[i]->d_name[0] != '.' && stat(path, &st) == 0) {
+            n_cases++;
+            *ok &= run_case(dir, entries[i]->d_name, cpu_isa_best());
+        }
+        free(entries[i]);
+    }
+    if (n >= 0) {
+        free(entries);
+    }
+    return n_cases;
+}
+
+TEST(golden_models)
+{
+    bool ok = true;
+
+    CHECK(run_all(TEST_DATA "/models", &ok) > 0);
+    CHECK(ok);
+}
+
+TEST(golden_models_shared)
+{
+    bool ok = true;
+
+    if (run_all(TEST_SHARED "/golden/models", &ok) == 0) {
+        printf("the full set of golden models is not beside this tree: only tests/data ran\n");
+        skip();
+    }
+    CHECK(ok);
+}
+
+int main(void)
+{
+    return RUN(T(golden_models), T(golden_models_shared));
+}
