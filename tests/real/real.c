@@ -3,9 +3,10 @@
  *   real MODEL.gguf DIR
  *
  * DIR holds, for each of four prompts, PROMPT.tokens.json and PROMPT.expect.json, and
- * ppl.tokens.json and meta.json.  Greedy ids must agree up to the first step whose margin is
- * below 0.5, and the perplexity with the best recorded value within 1%.  Exit code 77 where
- * the model is not there. */
+ * ppl.tokens.json and meta.json.  Along the recorded greedy continuation the most likely token
+ * must be the recorded one while the margin is at least 0.5, and after the first smaller one
+ * wherever it is at least 1 (the recording engine's own 8-bit activations move logits by that
+ * much).  The perplexity must agree with the best recorded value within 1%.  Exit code 77 where the model is not there. */
 #include <math.h>
 #include <unistd.h>
 
@@ -63,26 +64,26 @@ static bool check_prompt(struct tiny *t, const char *dir, const char *prompt, fl
     json_t *greedy = json_object_get(expect, "greedy"), *margin = json_object_get(expect, "margin");
     int32_t ids[CONTEXT];
     const int n = read_ids(tokens, ids);
-    bool ok = true;
-    size_t i = 0;
+    int n_compared = 0, n_wrong = 0;
+    double limit = 0.5;
 
     t->n_pos = 0;
     float *last = feed(t, ids, n, out);
-    for (; i < json_array_size(greedy); i++) {
-        if (json_number_value(json_array_get(margin, i)) < 0.5) {
-            break;
-        }
-        const int32_t id = tiny_argmax(last, n_vocab);
-        if (id != json_integer_value(json_array_get(greedy, i))) {
-            ok = false;
-            break;
+    for (size_t i = 0; i < json_array_size(greedy); i++) {
+        const int32_t id = (int32_t)json_integer_value(json_array_get(greedy, i));
+        const double m = json_number_value(json_array_get(margin, i));
+        if (m < limit) {
+            limit = 1;
+        } else {
+            n_compared++;
+            n_wrong += tiny_argmax(last, n_vocab) != id;
         }
         last = feed(t, &id, 1, out);
     }
-    printf("%-14s %d tokens, %zu greedy ids %s\n", prompt, n, i, ok ? "equal" : "then WRONG");
+    printf("%-14s %d tokens, %d greedy ids compared, %d wrong\n", prompt, n, n_compared, n_wrong);
     json_decref(tokens);
     json_decref(expect);
-    return ok;
+    return n_wrong == 0;
 }
 
 /* -log p(id) from raw logits. */
