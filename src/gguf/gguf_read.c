@@ -489,13 +489,16 @@ static bool overlap(const struct gguf_tensor *a, const struct gguf_tensor *b, sl
  * without memory; tools that edit files leave gaps and other orders. */
 static bool check_overlaps(struct gguf *g, size_t first, slm_error *err)
 {
+    if (first == g->n_tensors) {
+        return true;
+    }
     const struct gguf_tensor *t = g->tensors + first;
     size_t n = g->n_tensors - first, in_order = 1;
 
     while (in_order < n && t[in_order].offset >= t[in_order - 1].offset + t[in_order - 1].bytes) {
         in_order++;
     }
-    if (in_order >= n) {
+    if (in_order == n) {
         return true;
     }
     struct gguf_ref *refs = mem_alloc(n, sizeof *refs);
