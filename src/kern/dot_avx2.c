@@ -565,7 +565,7 @@ void dot_avx2_fill(struct kern *k)
     k->act_bytes = act_bytes_avx2;
     k->act_quant = act_quant_avx2;
     k->panels = true;
-    k->pack = panel_pack;
+    k->pack = panel_pack_avx2;
     k->mm[QT_Q4_0] = dot_q4_0_avx2;
     k->mm[QT_Q4_1] = dot_q4_1_avx2;
     k->mm[QT_Q5_0] = dot_q5_0_avx2;

@@ -32,4 +32,8 @@ const struct panel_field *panel_fields(uint32_t type_id);
 void panel_pack_avx512(const struct quant_type *type, const void *rows, size_t row_bytes, int k,
                        int n_rows, void *panels);
 
+/* panel_pack of dot.h with AVX2; may prefetch beyond the rows. */
+void panel_pack_avx2(const struct quant_type *type, const void *rows, size_t row_bytes, int k,
+                     int n_rows, void *panels);
+
 #endif

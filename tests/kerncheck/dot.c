@@ -320,8 +320,3 @@ int kerncheck_dot(const struct kern *scalar, const struct kern *k)
     }
     return failed;
 }
-
-void kerncheck_dot_bench(const struct kern *k, const struct kerncheck_filter *filter)
-{
-    (void)k, (void)filter;
-}

@@ -11,13 +11,11 @@
 #include "base/rng.h"
 #include "kern/kern.h"
 
-/* Restricts what runs; NULL or empty: everything. */
-struct kerncheck_filter {
-    const char *isa, *type;
-};
-
 int kerncheck_dot(const struct kern *scalar, const struct kern *k);
-void kerncheck_dot_bench(const struct kern *k, const struct kerncheck_filter *filter);
+
+/* Measures the products and the packing of a tier; type: a name, or NULL for all of
+ * them; matrix_bytes: of the matrix that stands for memory. */
+void kerncheck_dot_bench(const struct kern *k, const char *type, size_t matrix_bytes);
 
 /* Memory whose last byte is the last of a page, with an unreadable page behind:
  * what a kernel reads beyond its input ends the program.  Never NULL. */

@@ -1,7 +1,8 @@
 /* main.c - kerncheck: every kernel of every tier of this machine against the scalar one.
  *
  *   kerncheck                       compare, print the table of kernels
- *   kerncheck --bench [--isa NAME] [--type NAME]    measure integer products
+ *   kerncheck --bench [--mib N]     measure integer products; N: size of the matrix
+ *             [--isa NAME] [--type NAME]                   that is read from memory
  *
  * Exit code 1 when a comparison failed or a tier lacks a kernel of its own. */
 #include "kerncheck.h"
@@ -141,18 +142,21 @@ static int print_table(enum isa best)
 
 int main(int argc, char **argv)
 {
-    struct kerncheck_filter filter = { 0 };
+    const char *only_isa = NULL, *only_type = NULL;
+    size_t matrix_mib = 512;
     bool bench = false;
 
     for (int i = 1; i < argc; i++) {
         if (strcmp(argv[i], "--bench") == 0) {
             bench = true;
         } else if (strcmp(argv[i], "--isa") == 0 && i + 1 < argc) {
-            filter.isa = argv[++i];
+            only_isa = argv[++i];
         } else if (strcmp(argv[i], "--type") == 0 && i + 1 < argc) {
-            filter.type = argv[++i];
+            only_type = argv[++i];
+        } else if (strcmp(argv[i], "--mib") == 0 && i + 1 < argc && atoi(argv[i + 1]) > 0) {
+            matrix_mib = (size_t)atoi(argv[++i]);
         } else {
-            fprintf(stderr, "usage: kerncheck [--bench] [--isa NAME] [--type NAME]\n");
+            fprintf(stderr, "usage: kerncheck [--bench [--mib N] [--isa NAME] [--type NAME]]\n");
             return 2;
         }
     }
@@ -161,11 +165,11 @@ int main(int argc, char **argv)
     fill_tiers(best);
     int failed = bench ? 0 : print_table(best);
     for (int isa = bench ? 0 : 1; isa <= (int)best; isa++) {
-        if (filter.isa != NULL && strcmp(filter.isa, isa_name((enum isa)isa)) != 0) {
+        if (only_isa != NULL && strcmp(only_isa, isa_name((enum isa)isa)) != 0) {
             continue;
         }
         if (bench) {
-            kerncheck_dot_bench(&tiers[isa], &filter);
+            kerncheck_dot_bench(&tiers[isa], only_type, matrix_mib << 20);
         } else {
             const int n = kerncheck_dot(&tiers[ISA_SCALAR], &tiers[isa]);
             printf("%-8s integer products: %s\n", isa_name((enum isa)isa), n ? "DIFFER" : "equal");
