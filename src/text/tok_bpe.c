@@ -1,0 +1,197 @@
+/* tok_bpe.c - byte pair encoding by rank: byte-level ("gpt2") and gemma4.
+ *
+ * Most pieces are one token.  Whether a token's text merges to that token is found out
+ * once and remembered, so that such a piece costs one look into the table. */
+#include "text/tok_merge.h"
+
+enum { WHOLE_UNKNOWN, WHOLE_YES, WHOLE_NO };
+
+static inline struct candidate by_rank(const struct tok_tables *t, uint32_t rank)
+{
+    return (struct candidate){rank, rank == RANK_NONE ? -1 : t->merge[rank].id};
+}
+
+static inline struct candidate merge_bytes_fn(const struct tok_tables *t, const char *s,
+                                              struct symbol left, struct symbol right,
+                                              uint32_t end)
+{
+    if (end - left.begin == 2) {
+        unsigned char l = (unsigned char)s[left.begin];
+        unsigned char r = (unsigned char)s[right.begin];
+
+        return by_rank(t, t->byte_pair[l * 256 + r]);
+    }
+    return by_rank(t, left.id < 0 || right.id < 0 ? RANK_NONE : tok_pair(t, left.id, right.id));
+}
+
+static inline struct candidate merge_chars_fn(const struct tok_tables *t, const char *s,
+                                              struct symbol left, struct symbol right,
+                                              uint32_t end)
+{
+    (void)s;
+    (void)end;
+    return by_rank(t, left.id < 0 || right.id < 0 ? RANK_NONE : tok_pair(t, left.id, right.id));
+}
+
+/* The piece's token where it is known to be whole, -1 where it must be merged. */
+static inline int32_t whole_token(const struct tok_tables *t, const char *s, size_t n,
+                                  int32_t *found)
+{
+    *found = tok_find(t, s, n);
+    if (*found >= 0 &&
+        atomic_load_explicit(&t->whole[*found], memory_order_relaxed) == WHOLE_YES) {
+        return *found;
+    }
+    return -1;
+}
+
+static inline void remember(const struct tok_tables *t, int32_t found, const struct symbol *sym,
+                            size_t n)
+{
+    if (found >= 0) {
+        atomic_store_explicit(&t->whole[found],
+                              n == 1 && sym[0].id == found ? WHOLE_YES : WHOLE_NO,
+                              memory_order_relaxed);
+    }
+}
+
+/* ---- byte-level ---------------------------------------------------------------------------- */
+
+static size_t byte_symbols(const struct tok_tables *t, const char *s, size_t n, struct symbol *sym)
+{
+    for (size_t i = 0; i < n; i++) {
+        sym[i] = (struct symbol){t->byte_id[(unsigned char)s[i]], (uint32_t)i};
+    }
+    sym[n].begin = (uint32_t)n;
+    return n;
+}
+
+/* A byte without a token is dropped, as the models' own tokenizers do. */
+static void push_symbols(struct tok_call *c, const struct symbol *sym, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        if (sym[i].id >= 0) {
+            ids_push(c, sym[i].id);
+        }
+    }
+}
+
+static void long_piece(struct tok_call *c, const char *s, size_t n, int32_t found)
+{
+    struct symbol *sym = tok_work(c, merge_bytes(n));
+
+    if (sym == NULL) {
+        return;
+    }
+    byte_symbols(c->t, s, n, sym);
+    n = merge_long(c->t, s, sym, n, merge_bytes_fn);
+    remember(c->t, found, sym, n);
+    push_symbols(c, sym, n);
+}
+
+static void piece(struct tok_call *c, const char *s, size_t n)
+{
+    const struct tok_tables *t = c->t;
+    int32_t found;
+    int32_t id = whole_token(t, s, n, &found);
+
+    if (id >= 0 || (found >= 0 && (c->v->pre->flags & PRETOK_WHOLE))) {
+        ids_push(c, found);
+        return;
+    }
+    if (n > MERGE_SHORT) {
+        long_piece(c, s, n, found);
+        return;
+    }
+    struct symbol sym[MERGE_SHORT + 1];
+
+    byte_symbols(t, s, n, sym);
+    n = merge_short(t, s, sym, n, merge_bytes_fn);
+    remember(t, found, sym, n);
+    push_symbols(c, sym, n);
+}
+
+void tok_bpe(struct tok_call *c, const char *s, size_t n)
+{
+    size_t cuts[PRETOK_PASS_MAX] = {0};
+
+    for (size_t pos = 0; pos < n && !c->failed;) {
+        size_t end = pretok_next(c->v->pre, s, n, pos, cuts);
+
+        piece(c, s + pos, end - pos);
+        pos = end;
+    }
+}
+
+/* ---- gemma4 --------------------------------------------------------------------------------- */
+
+/* sym has room for n + 1.  Returns the number of characters. */
+static size_t char_symbols(const struct tok_tables *t, const char *s, size_t n, struct symbol *sym)
+{
+    size_t count = 0;
+
+    for (size_t i = 0; i < n;) {
+        size_t len = tok_char_len(s + i, n - i);
+
+        sym[count++] = (struct symbol){tok_find(t, s + i, len), (uint32_t)i};
+        i += len;
+    }
+    sym[count].begin = (uint32_t)n;
+    return count;
+}
+
+static void push_chars(struct tok_call *c, const char *s, const struct symbol *sym, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        if (sym[i].id >= 0) {
+            ids_push(c, sym[i].id);
+        } else {
+            tok_bytes(c, s + sym[i].begin, sym[i + 1].begin - sym[i].begin);
+        }
+    }
+}
+
+static void chunk(struct tok_call *c, const char *s, size_t n)
+{
+    const struct tok_tables *t = c->t;
+    int32_t found;
+    int32_t id = whole_token(t, s, n, &found);
+
+    if (id >= 0) {
+        ids_push(c, id);
+        return;
+    }
+    struct symbol few[MERGE_SHORT + 1];
+    struct symbol *sym = n > MERGE_SHORT ? tok_work(c, merge_bytes(n)) : few;
+
+    if (sym == NULL) {
+        return;
+    }
+    size_t count = char_symbols(t, s, n, sym);
+
+    count = n > MERGE_SHORT ? merge_long(t, s, sym, count, merge_chars_fn)
+                            : merge_short(t, s, sym, count, merge_chars_fn);
+    remember(t, found, sym, count);
+    push_chars(c, s, sym, count);
+}
+
+/* Lines and runs of newlines are apart; a run of newlines that is a token stays one. */
+void tok_gemma4(struct tok_call *c, const char *s, size_t n)
+{
+    size_t cuts[PRETOK_PASS_MAX] = {0};
+
+    for (size_t pos = 0; pos < n && !c->failed;) {
+        size_t end = pretok_next(c->v->pre, s, n, pos, cuts);
+        int32_t id = s[pos] == '\n' ? tok_find(c->t, s + pos, end - pos) : -1;
+
+        if (id >= 0) {
+            ids_push(c, id);
+            pos = end;
+            continue;
+        }
+        while (pos < end && !c->failed) {
+            pos = tok_chunk(c, s, pos, end);
+            chunk(c, c->chunk.data, c->chunk.len);
+        }
+    }
+}

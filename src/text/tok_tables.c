@@ -1,0 +1,359 @@
+/* tok_tables.c - the tables that encoding needs, built when the first text is encoded.
+ *
+ * Flat hash tables over the strings of the mapped file: a slot holds the upper hash bits
+ * and an index, so that a miss rarely touches a string.  A file decides what is in them,
+ * therefore an insertion gives up after PROBE_MAX steps: a file made of colliding
+ * strings is refused in place of costing quadratic time. */
+#include "text/tok.h"
+
+#include "base/log.h"
+
+enum { PROBE_MAX = 4096 };
+
+struct tok_tables *tok_tables_new(const struct vocab *v, slm_error *err)
+{
+    struct tok_tables *t = mem_zalloc(1, sizeof *t);
+
+    if (t == NULL || pthread_mutex_init(&t->lock, NULL) != 0) {
+        mem_free(t);
+        slm_fail_nomem(err, "the tokenizer");
+        return NULL;
+    }
+    t->v = v;
+    return t;
+}
+
+static void drop(struct tok_tables *t)
+{
+    mem_free(t->token);
+    mem_free(t->merge);
+    mem_free(t->pair);
+    mem_free(t->byte_pair);
+    mem_free(t->score_rank);
+    mem_free((void *)t->whole);
+    t->token = NULL;
+    t->merge = NULL;
+    t->pair = NULL;
+    t->byte_pair = NULL;
+    t->score_rank = NULL;
+    t->whole = NULL;
+}
+
+void tok_tables_free(struct tok_tables *t)
+{
+    if (t == NULL) {
+        return;
+    }
+    drop(t);
+    pthread_mutex_destroy(&t->lock);
+    mem_free(t);
+}
+
+/* Empty slots for n entries, at most two thirds full. */
+static struct hash_slot *slots_new(size_t n, uint32_t *mask, slm_error *err)
+{
+    size_t n_slots = 16;
+
+    while (n_slots < n + n / 2) {
+        n_slots *= 2;
+    }
+    struct hash_slot *slots = mem_alloc(n_slots, sizeof *slots);
+
+    if (slots == NULL) {
+        slm_fail_nomem(err, "the tables of the tokenizer");
+        return NULL;
+    }
+    memset(slots, 0xFF, n_slots * sizeof *slots);
+    *mask = (uint32_t)(n_slots - 1);
+    return slots;
+}
+
+static bool fail_collisions(slm_error *err, const char *key)
+{
+    return slm_fail(err, SLM_E_FORMAT, "%s: too many entries collide; the file is malformed", key);
+}
+
+/* ---- tokens ------------------------------------------------------------------------------- */
+
+/* The lowest id wins where texts repeat: ids are inserted in order. */
+static bool insert_token(struct tok_tables *t, int32_t id, slm_error *err)
+{
+    struct gguf_str key = tok_key(t->v, id);
+    uint64_t h = tok_hash(key.s, key.n);
+    uint32_t tag = (uint32_t)(h >> 32);
+    uint32_t i = (uint32_t)h & t->token_mask;
+
+    for (int step = 0; step < PROBE_MAX; step++, i = (i + 1) & t->token_mask) {
+        struct hash_slot *slot = &t->token[i];
+
+        if (slot->value == HASH_EMPTY) {
+            *slot = (struct hash_slot){tag, (uint32_t)id};
+            return true;
+        }
+        if (slot->tag == tag) {
+            struct gguf_str other = tok_key(t->v, (int32_t)slot->value);
+
+            if (other.n == key.n && memcmp(other.s, key.s, key.n) == 0) {
+                return true;
+            }
+        }
+    }
+    return fail_collisions(err, "tokenizer.ggml.tokens");
+}
+
+/* Whether merging may meet the token by its text. */
+static bool has_key(const struct vocab *v, int32_t id)
+{
+    return token_is_ordinary(token_type(v, id)) && tok_key(v, id).n > 0 &&
+           !(v->kind == VOCAB_BPE && (v->type[id] & VOCAB_FOREIGN));
+}
+
+static bool build_tokens(struct tok_tables *t, slm_error *err)
+{
+    const struct vocab *v = t->v;
+
+    t->token = slots_new((size_t)v->n, &t->token_mask, err);
+    if (t->token == NULL) {
+        return false;
+    }
+    t->token_len_max = 0;
+    for (int32_t id = 0; id < v->n; id++) {
+        if (!has_key(v, id)) {
+            continue;
+        }
+        size_t n = tok_key(v, id).n;
+
+        if (n > t->token_len_max) {
+            t->token_len_max = n;
+        }
+        if (!insert_token(t, id, err)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* Byte-level: the token of each byte.  Else <0xHH>, or a token that is the bare byte. */
+static void build_bytes(struct tok_tables *t)
+{
+    const struct vocab *v = t->v;
+
+    for (int b = 0; b < 256; b++) {
+        char c = (char)b;
+
+        t->byte_id[b] = tok_find(t, &c, 1);
+    }
+    if (v->kind == VOCAB_BPE) {
+        return;
+    }
+    for (int32_t id = v->n - 1; id >= 0; id--) {
+        int b = tok_hex_byte(v->text[id]);
+
+        if (b >= 0) {
+            t->byte_id[b] = id;
+        }
+    }
+}
+
+/* ---- merges ----------------------------------------------------------------------------------- */
+
+static bool insert_pair(struct tok_tables *t, uint32_t rank, slm_error *err)
+{
+    struct merge m = t->merge[rank];
+    uint64_t h = tok_pair_hash(m.left, m.right);
+    uint32_t tag = (uint32_t)(h >> 32);
+    uint32_t i = (uint32_t)h & t->pair_mask;
+
+    for (int step = 0; step < PROBE_MAX; step++, i = (i + 1) & t->pair_mask) {
+        struct hash_slot *slot = &t->pair[i];
+
+        if (slot->value == HASH_EMPTY) {
+            *slot = (struct hash_slot){tag, rank};
+            return true;
+        }
+        if (slot->tag == tag && t->merge[slot->value].left == m.left &&
+            t->merge[slot->value].right == m.right) {
+            return true;  /* the first rank stands */
+        }
+    }
+    return fail_collisions(err, "tokenizer.ggml.merges");
+}
+
+/* The texts of an entry's two parts one behind the other in `text`, in the form of the token
+ * table; *cut is the length of the first.  False for an entry that no token can match. */
+static bool merge_text(const struct tok_tables *t, struct gguf_str s, char *text, size_t *cut,
+                       size_t *n)
+{
+    const char *space = s.n > 1 ? memchr(s.s + 1, ' ', s.n - 1) : NULL;
+
+    /* A byte takes two bytes at most in the printable alphabet. */
+    if (space == NULL || s.n > 2 * t->token_len_max + 1) {
+        return false;
+    }
+    size_t left = (size_t)(space - s.s);
+    size_t right = s.n - left - 1;
+
+    if (t->v->kind != VOCAB_BPE) {
+        memcpy(text, s.s, left);
+        memcpy(text + left, space + 1, right);
+        *cut = left;
+        *n = left + right;
+        return true;
+    }
+    int64_t a = tok_decode_bytes(s.s, left, text);
+    int64_t b = a < 0 ? -1 : tok_decode_bytes(space + 1, right, text + a);
+
+    *cut = (size_t)a;
+    *n = (size_t)(a + b);
+    return b >= 0;
+}
+
+static bool build_merges(struct tok_tables *t, slm_error *err)
+{
+    const struct gguf_kv *kv = t->v->merges;
+    size_t n_unusable = 0;
+    char *text = mem_alloc(2 * t->token_len_max + 1, 1);
+
+    t->merge = mem_alloc((size_t)kv->n, sizeof *t->merge);
+    t->pair = slots_new((size_t)kv->n, &t->pair_mask, err);
+    if (text == NULL || t->merge == NULL || t->pair == NULL) {
+        mem_free(text);
+        return slm_fail_nomem(err, "the merges of the tokenizer");
+    }
+    for (uint32_t rank = 0; rank < kv->n; rank++) {
+        struct merge *m = &t->merge[rank];
+        size_t cut, n;
+
+        *m = (struct merge){-1, -1, -1};
+        if (merge_text(t, kv->str[rank], text, &cut, &n)) {
+            *m = (struct merge){tok_find(t, text, cut), tok_find(t, text + cut, n - cut),
+                                tok_find(t, text, n)};
+        }
+        if (m->left < 0 || m->right < 0 || m->id < 0) {
+            n_unusable++;
+        } else if (!insert_pair(t, rank, err)) {
+            mem_free(text);
+            return false;
+        }
+    }
+    mem_free(text);
+    if (n_unusable > 0) {
+        log_line(SLM_LOG_WARN, "%zu of %llu entries of tokenizer.ggml.merges name no ordinary "
+                 "tokens and are not used", n_unusable, (unsigned long long)kv->n);
+    }
+    return true;
+}
+
+/* Pairs of bytes are looked up most, so they get a table of their own. */
+static bool build_byte_pairs(struct tok_tables *t, slm_error *err)
+{
+    t->byte_pair = mem_alloc(256 * 256, sizeof *t->byte_pair);
+    if (t->byte_pair == NULL) {
+        return slm_fail_nomem(err, "the byte pairs of the tokenizer");
+    }
+    for (int l = 0; l < 256; l++) {
+        for (int r = 0; r < 256; r++) {
+            bool both = t->byte_id[l] >= 0 && t->byte_id[r] >= 0;
+
+            t->byte_pair[l * 256 + r] =
+                both ? tok_pair(t, t->byte_id[l], t->byte_id[r]) : RANK_NONE;
+        }
+    }
+    return true;
+}
+
+/* ---- scores --------------------------------------------------------------------------------------- */
+
+/* Ranks in descending order of the scores, equal for equal scores; NaN comes last. */
+static uint32_t rank_of_score(double score)
+{
+    float f = (float)score;
+    uint32_t bits;
+
+    if (f != f) {
+        return RANK_NONE - 1;
+    }
+    f += 0.0f;  /* -0 to +0 */
+    memcpy(&bits, &f, sizeof bits);
+    return ~(bits & 0x80000000u ? ~bits : bits | 0x80000000u);
+}
+
+static bool build_scores(struct tok_tables *t, slm_error *err)
+{
+    const struct vocab *v = t->v;
+
+    t->score_rank = mem_alloc((size_t)v->n, sizeof *t->score_rank);
+    if (t->score_rank == NULL) {
+        return slm_fail_nomem(err, "the scores of the tokenizer");
+    }
+    for (int32_t id = 0; id < v->n; id++) {
+        t->score_rank[id] =
+            rank_of_score(v->scores == NULL ? 0.0 : gguf_float_at(v->scores, (uint64_t)id));
+    }
+    return true;
+}
+
+/* Notes behind which bytes a token goes on with U+2581. */
+static void build_crossings(struct tok_tables *t)
+{
+    const struct vocab *v = t->v;
+
+    for (int32_t id = 0; id < v->n; id++) {
+        struct gguf_str s = v->text[id];
+
+        if (!has_key(v, id)) {
+            continue;
+        }
+        for (size_t i = 1; i + 3 <= s.n; i++) {
+            const char *mark = memchr(s.s + i, TOK_MARK[0], s.n - i);
+
+            if (mark == NULL) {
+                break;
+            }
+            i = (size_t)(mark - s.s);
+            if (is_mark(mark, s.n - i)) {
+                t->crosses[(unsigned char)s.s[i - 1]] = true;
+            }
+        }
+    }
+}
+
+/* ---- all of it --------------------------------------------------------------------------------------- */
+
+static bool build(struct tok_tables *t, slm_error *err)
+{
+    const struct vocab *v = t->v;
+
+    if (!build_tokens(t, err)) {
+        return false;
+    }
+    build_bytes(t);
+    if (v->kind == VOCAB_SPM ? !build_scores(t, err) : !build_merges(t, err)) {
+        return false;
+    }
+    if (v->kind == VOCAB_BPE ? !build_byte_pairs(t, err) : (build_crossings(t), false)) {
+        return false;
+    }
+    t->whole = mem_zalloc((size_t)v->n, sizeof *t->whole);
+    return t->whole != NULL || slm_fail_nomem(err, "the tables of the tokenizer");
+}
+
+bool tok_tables_ready(struct tok_tables *t, slm_error *err)
+{
+    if (atomic_load_explicit(&t->ready, memory_order_acquire)) {
+        return true;
+    }
+    pthread_mutex_lock(&t->lock);
+    bool ok = atomic_load_explicit(&t->ready, memory_order_relaxed);
+
+    if (!ok) {
+        ok = build(t, err);
+        if (ok) {
+            atomic_store_explicit(&t->ready, true, memory_order_release);
+        } else {
+            drop(t);  /* the next call tries again */
+        }
+    }
+    pthread_mutex_unlock(&t->lock);
+    return ok;
+}
