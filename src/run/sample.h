@@ -1,8 +1,13 @@
-/* sample.h - from logits to a token: a chain of samplers, then one keyed draw. */
+/* sample.h - from logits to a token: a chain of samplers, then one keyed draw.
+ *
+ * The chain works on the list of candidates, always in the order of their ids.  The
+ * samplers and their order are the table in samplers.c.  Every step is defined
+ * exactly, so a draw is the same on every instruction set. */
 #ifndef SAMPLE_H
 #define SAMPLE_H
 
 #include "base/error.h"
+#include "kern/kern.h"
 
 struct sample_params {
     float temperature;        /* 0: greedy */
@@ -15,13 +20,50 @@ struct sample_params {
 
 struct sampler;
 
-/* Fails naming a value that is out of range. */
-struct sampler *sampler_new(const struct sample_params *p, int n_vocab, slm_error *err);
+/* Fails naming a value that is out of range.  k must outlive the sampler. */
+struct sampler *sampler_new(const struct sample_params *p, int n_vocab, const struct kern *k,
+                            slm_error *err);
 void sampler_free(struct sampler *s);
 
 /* Token for position n_hist (hist: the tokens before it).  Ties go to the lower id.
- * Fails when a logit is NaN or all are -inf. */
+ * Fails when a logit is NaN or +inf or all are -inf.  Allocates nothing. */
 bool sampler_draw(struct sampler *s, const float *logits, const int32_t *hist, size_t n_hist,
                   int32_t *id, slm_error *err);
+
+/* ---- for the table of samplers ----------------------------------------------------- */
+
+/* The candidates: logits relative to the best one once the temperature is applied, and
+ * their exponentials where has_p. */
+struct cands {
+    int n;
+    float *x, *p;             /* [n] */
+    int32_t *id;              /* [n], ascending */
+    bool has_p;
+    const int32_t *hist;      /* tokens before this one */
+    size_t n_hist;
+    int n_vocab;
+    uint32_t *count;          /* [n_vocab], zero between uses */
+    int32_t *order;           /* [n_vocab], scratch */
+    const struct kern *kern;
+};
+
+struct sampler_stage {
+    const char *name;
+    /* Whether the parameters ask for it. */
+    bool (*active)(const struct sample_params *p);
+    void (*apply)(const struct sample_params *p, struct cands *c);
+};
+
+/* In the order of application, ended by a NULL name. */
+extern const struct sampler_stage sampler_stages[];
+
+/* Ranges of the parameters. */
+bool sample_params_check(const struct sample_params *p, slm_error *err);
+
+/* Fills p with exp(x); nothing where that is done already. */
+void cands_exp(struct cands *c);
+
+/* Sum of n values in a fixed order: sixteen chains, folded by halves. */
+double cands_sum(const float *p, int n);
 
 #endif

@@ -4,6 +4,8 @@
 #ifndef SESSION_H
 #define SESSION_H
 
+#include <pthread.h>
+
 #include "model/model.h"
 
 struct session;
@@ -12,13 +14,17 @@ struct session_params {
     int context;       /* tokens, 1..; the session can hold that many */
     int chunk;         /* prompt tokens per step; 0: chosen */
     enum kv_type kv;
+    pthread_mutex_t *step_lock;  /* held during each step; NULL: none.  Sessions that share a
+                                  * pool share this, and take turns between steps. */
 };
 
-/* Bytes a session with these parameters will allocate, by kind. */
+/* Bytes a session with these parameters will allocate, by kind; SIZE_MAX where that
+ * does not fit. */
 struct session_cost { uint64_t kv_bytes, work_bytes; };
 struct session_cost session_cost(const struct model *m, const struct session_params *p);
 
-/* Allocates pages for the whole context, scratch and the token list. */
+/* Allocates pages for the whole context, scratch and the token list; nothing is
+ * allocated later. */
 struct session *session_new(struct model *m, const struct session_params *p, slm_error *err);
 void session_free(struct session *s);
 
@@ -42,6 +48,7 @@ bool session_truncate(struct session *s, size_t n, slm_error *err);
 /* [n_vocab] after the last token, or NULL. */
 const float *session_logits(const struct session *s);
 
+/* Called after each step of a feed but the last; false cancels. */
 typedef bool session_progress_fn(void *arg, size_t done, size_t total);
 void session_progress(struct session *s, session_progress_fn *fn, void *arg);
 

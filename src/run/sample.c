@@ -1,0 +1,187 @@
+/* sample.c - running the chain and drawing.
+ *
+ * The draw walks the candidates by ascending id, in blocks whose sums have a fixed
+ * order, until the sum passes a random point keyed by (seed, choice, position). */
+#include "run/sample.h"
+
+#include <string.h>
+
+#include "base/mem.h"
+#include "base/rng.h"
+
+/* Candidates per block of the draw. */
+enum { DRAW_BLOCK = 256 };
+
+struct sampler {
+    struct sample_params p;
+    struct cands c;
+    int n_vocab;
+};
+
+struct sampler *sampler_new(const struct sample_params *p, int n_vocab, const struct kern *k,
+                            slm_error *err)
+{
+    if (!sample_params_check(p, err)) {
+        return NULL;
+    }
+    struct sampler *s = mem_zalloc(1, sizeof *s);
+    if (!s) {
+        slm_fail_nomem(err, "a sampler");
+        return NULL;
+    }
+    const size_t n = (size_t)n_vocab;
+    s->p = *p;
+    s->n_vocab = n_vocab;
+    s->c.kern = k;
+    s->c.n_vocab = n_vocab;
+    s->c.x = mem_alloc(n, sizeof *s->c.x);
+    s->c.p = mem_zalloc(n, sizeof *s->c.p);
+    s->c.id = mem_alloc(n, sizeof *s->c.id);
+    s->c.order = mem_alloc(n, sizeof *s->c.order);
+    s->c.count = mem_zalloc(n, sizeof *s->c.count);
+    if (!s->c.x || !s->c.p || !s->c.id || !s->c.order || !s->c.count) {
+        sampler_free(s);
+        slm_fail_nomem(err, "a sampler");
+        return NULL;
+    }
+    return s;
+}
+
+void sampler_free(struct sampler *s)
+{
+    if (!s) {
+        return;
+    }
+    mem_free(s->c.x);
+    mem_free(s->c.p);
+    mem_free(s->c.id);
+    mem_free(s->c.order);
+    mem_free(s->c.count);
+    mem_free(s);
+}
+
+/* ---- candidates -------------------------------------------------------------------- */
+
+void cands_exp(struct cands *c)
+{
+    if (!c->has_p) {
+        c->kern->unary[UNARY_EXP](c->p, c->x, c->n);
+        c->has_p = true;
+    }
+}
+
+double cands_sum(const float *p, int n)
+{
+    double lane[16] = {0};
+    int i = 0;
+
+    for (; i + 16 <= n; i += 16) {
+        for (int j = 0; j < 16; j++) {
+            lane[j] += (double)p[i + j];
+        }
+    }
+    for (int j = 0; i + j < n; j++) {
+        lane[j] += (double)p[i + j];
+    }
+    for (int h = 8; h > 0; h /= 2) {
+        for (int j = 0; j < h; j++) {
+            lane[j] += lane[j + h];
+        }
+    }
+    return lane[0];
+}
+
+/* Takes the logits over as candidates.  A model that gives NaN or +inf is broken, and
+ * one that gives only -inf allows no token. */
+static bool take_logits(struct cands *c, const float *logits, slm_error *err)
+{
+    int n_bad = 0, n_finite = 0;
+
+    for (int i = 0; i < c->n_vocab; i++) {
+        const float x = logits[i];
+        n_bad += !(x <= 0x1.fffffep127f);
+        n_finite += x >= -0x1.fffffep127f;
+        c->x[i] = x;
+        c->id[i] = i;
+    }
+    if (n_bad > 0) {
+        return slm_fail(err, SLM_E_NUMERIC, "%d logits are not numbers; the model file is broken",
+                        n_bad);
+    }
+    if (n_finite == 0) {
+        return slm_fail(err, SLM_E_NUMERIC, "no token is possible: all logits are -inf");
+    }
+    c->n = c->n_vocab;
+    c->has_p = false;
+    return true;
+}
+
+/* The candidate with the largest logit, of equal ones the one with the lowest id. */
+static int best(const struct cands *c)
+{
+    const float max = c->kern->max(c->x, c->n);
+    int i = 0;
+
+    while (i < c->n - 1 && c->x[i] != max) {
+        i++;
+    }
+    return i;
+}
+
+/* Sum of the block of candidates that begins at i. */
+static double block_sum(const struct cands *c, int i)
+{
+    return cands_sum(c->p + i, c->n - i < DRAW_BLOCK ? c->n - i : DRAW_BLOCK);
+}
+
+/* The candidate at which the running sum passes u * total, 0 <= u < 1. */
+static int draw(const struct cands *c, double u)
+{
+    double total = 0, sum = 0;
+    int i = 0;
+    int last = best(c);  /* where rounding would end beyond the last candidate */
+
+    for (int b = 0; b < c->n; b += DRAW_BLOCK) {
+        total += block_sum(c, b);
+    }
+    const double point = u * total;
+    for (; i < c->n; i += DRAW_BLOCK) {
+        const double after = sum + block_sum(c, i);
+        if (after > point) {
+            break;
+        }
+        sum = after;
+    }
+    for (; i < c->n; i++) {
+        sum += (double)c->p[i];
+        if (sum > point) {
+            return i;
+        }
+        last = c->p[i] > 0 ? i : last;
+    }
+    return last;
+}
+
+bool sampler_draw(struct sampler *s, const float *logits, const int32_t *hist, size_t n_hist,
+                  int32_t *id, slm_error *err)
+{
+    struct cands *c = &s->c;
+
+    if (!take_logits(c, logits, err)) {
+        return false;
+    }
+    c->hist = hist;
+    c->n_hist = n_hist;
+    for (const struct sampler_stage *st = sampler_stages; st->name; st++) {
+        if (st->active(&s->p)) {
+            st->apply(&s->p, c);
+        }
+    }
+    if (s->p.temperature == 0) {
+        *id = c->id[best(c)];
+        return true;
+    }
+    cands_exp(c);
+    *id = c->id[draw(c, rng_unit(rng_bits(s->p.seed, s->p.choice, n_hist)))];
+    return true;
+}

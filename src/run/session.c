@@ -1,0 +1,281 @@
+/* session.c - feeding tokens through the model, chunk by chunk.
+ *
+ * A session owns its pages, its scratch, the list of its tokens and one row of
+ * logits; all of it is allocated when the session is made.  Chunking never shows
+ * in a result, so its size is only a matter of memory and speed. */
+#include "run/session.h"
+
+#include <assert.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "run/kv.h"
+
+/* Prompt tokens per step unless told otherwise: enough rows that a product is bound
+ * by arithmetic and not by reading weights; more only costs scratch. */
+enum { CHUNK_MAX = 512, CHUNK_MIN = 64 };
+
+/* Scratch that a chosen chunk may take; a smaller chunk is taken while it is more. */
+static const size_t WORK_BYTES_MAX = (size_t)48 << 20;
+
+/* Rows of logits in one step of a score; their scratch grows with it, and a longer
+ * run of rows gains nothing. */
+enum { WANT_MAX = 64 };
+
+struct session {
+    struct model *model;
+    struct kv *kv;
+    struct work *work;
+    enum kv_type kv_type;
+    int32_t *tok;          /* [context] */
+    int len, context, chunk, want_max;
+    float *logits;         /* [n_vocab] */
+    bool *want;            /* [chunk] */
+    bool has_logits;
+    pthread_mutex_t *step_lock;
+    session_progress_fn *progress;
+    void *progress_arg;
+};
+
+static int min_int(int a, int b)
+{
+    return a < b ? a : b;
+}
+
+static int want_max_of(int chunk)
+{
+    return min_int(chunk, WANT_MAX);
+}
+
+static int choose_chunk(const struct model *m, const struct session_params *p)
+{
+    int chunk = p->chunk > 0 ? p->chunk : CHUNK_MAX;
+
+    while (p->chunk <= 0 && chunk > CHUNK_MIN &&
+           work_bytes(m, chunk, want_max_of(chunk), p->context) > WORK_BYTES_MAX) {
+        chunk /= 2;
+    }
+    return min_int(chunk, p->context);
+}
+
+struct session_cost session_cost(const struct model *m, const struct session_params *p)
+{
+    const int chunk = choose_chunk(m, p);
+    const size_t vocab_bytes = (size_t)model_shape(m)->n_vocab * sizeof(float);
+    const size_t lists = (size_t)p->context * sizeof(int32_t) + (size_t)chunk * sizeof(bool);
+    struct session_cost cost = { kv_bytes(m, p->context, p->kv), SIZE_MAX };
+    size_t work = work_bytes(m, chunk, want_max_of(chunk), p->context);
+
+    if (size_add(work, vocab_bytes, &work) && size_add(work, lists, &work)) {
+        cost.work_bytes = work;
+    }
+    return cost;
+}
+
+struct session *session_new(struct model *m, const struct session_params *p, slm_error *err)
+{
+    assert(p->context >= 1 && p->chunk >= 0);
+    struct session *s = mem_zalloc(1, sizeof *s);
+
+    if (!s) {
+        slm_fail_nomem(err, "a session");
+        return NULL;
+    }
+    s->model = m;
+    s->kv_type = p->kv;
+    s->context = p->context;
+    s->chunk = choose_chunk(m, p);
+    s->want_max = want_max_of(s->chunk);
+    s->step_lock = p->step_lock;
+    s->tok = mem_alloc((size_t)s->context, sizeof *s->tok);
+    s->want = mem_zalloc((size_t)s->chunk, sizeof *s->want);
+    s->logits = mem_alloc((size_t)model_shape(m)->n_vocab, sizeof *s->logits);
+    if (!s->tok || !s->want || !s->logits) {
+        slm_fail_nomem(err, "a session");
+        goto fail;
+    }
+    s->kv = kv_new(m, s->context, s->kv_type, err);
+    if (!s->kv) {
+        goto fail;
+    }
+    s->work = work_new(m, s->chunk, s->want_max, s->context, err);
+    if (!s->work) {
+        goto fail;
+    }
+    return s;
+
+fail:
+    session_free(s);
+    return NULL;
+}
+
+void session_free(struct session *s)
+{
+    if (!s) {
+        return;
+    }
+    work_free(s->work);
+    kv_free(s->kv);
+    mem_free(s->logits);
+    mem_free(s->want);
+    mem_free(s->tok);
+    mem_free(s);
+}
+
+int session_len(const struct session *s)
+{
+    return s->len;
+}
+
+int session_context(const struct session *s)
+{
+    return s->context;
+}
+
+const int32_t *session_tokens(const struct session *s)
+{
+    return s->tok;
+}
+
+const float *session_logits(const struct session *s)
+{
+    return s->has_logits ? s->logits : NULL;
+}
+
+void session_progress(struct session *s, session_progress_fn *fn, void *arg)
+{
+    s->progress = fn;
+    s->progress_arg = arg;
+}
+
+/* ---- feeding --------------------------------------------------------------------- */
+
+/* Everything that can be wrong with the tokens is found before any is computed. */
+static bool check_ids(const struct session *s, int len, const int32_t *ids, size_t n,
+                      slm_error *err)
+{
+    const int n_vocab = model_shape(s->model)->n_vocab;
+
+    if (n > (size_t)(s->context - len)) {
+        return slm_fail(err, SLM_E_CONTEXT,
+                        "%zu tokens do not fit: the context has room for %d and holds %d already",
+                        n, s->context, len);
+    }
+    for (size_t i = 0; i < n; i++) {
+        if (ids[i] < 0 || ids[i] >= n_vocab) {
+            return slm_fail(err, SLM_E_ARG, "token %zu has id %d, ids go from 0 to %d", i,
+                            (int)ids[i], n_vocab - 1);
+        }
+    }
+    return true;
+}
+
+/* One step: appends n tokens, 1..chunk, and writes the logits of the last token, or of
+ * all of them, to `out`.  The tokens count only when it succeeded. */
+static bool run_step(struct session *s, const int32_t *ids, int n, bool want_all, float *out,
+                     slm_error *err)
+{
+    const struct step_seq seq = {
+        .n_tok = n,
+        .pos0 = s->len,
+        .pages = kv_table(s->kv),
+        .page_stride = kv_page_stride(s->kv),
+    };
+    const struct step_in in = {
+        .n_tok = n,
+        .tok = ids,
+        .n_seq = 1,
+        .seq = &seq,
+        .kv = s->kv_type,
+        .want = s->want,
+    };
+
+    for (int i = 0; i < n; i++) {
+        s->want[i] = out && (want_all || i == n - 1);
+    }
+    if (s->step_lock) {
+        pthread_mutex_lock(s->step_lock);
+    }
+    const bool ok = model_step(s->model, s->work, &in, out, err);
+    if (s->step_lock) {
+        pthread_mutex_unlock(s->step_lock);
+    }
+    if (ok) {
+        memcpy(s->tok + s->len, ids, (size_t)n * sizeof *ids);
+        s->len += n;
+    }
+    return ok;
+}
+
+/* Feeds checked tokens in steps.  score: where the logits of all tokens go, or NULL;
+ * the session's own row gets those of the last token in both cases. */
+static bool feed(struct session *s, const int32_t *ids, size_t n, float *score, slm_error *err)
+{
+    const size_t n_vocab = (size_t)model_shape(s->model)->n_vocab;
+    const size_t step_max = (size_t)(score ? s->want_max : s->chunk);
+
+    s->has_logits = s->has_logits && n == 0;
+    for (size_t done = 0; done < n;) {
+        const size_t left = n - done;
+        const int n_step = (int)(left < step_max ? left : step_max);
+        const bool last = left <= step_max;
+        float *out = score ? score + done * n_vocab : last ? s->logits : NULL;
+
+        if (!run_step(s, ids + done, n_step, score != NULL, out, err)) {
+            return false;
+        }
+        done += (size_t)n_step;
+        if (!last && s->progress && !s->progress(s->progress_arg, done, n)) {
+            return slm_fail(err, SLM_E_CANCELLED, "cancelled after %zu of %zu tokens", done, n);
+        }
+    }
+    if (score && n > 0) {
+        memcpy(s->logits, score + (n - 1) * n_vocab, n_vocab * sizeof *s->logits);
+    }
+    s->has_logits = s->has_logits || n > 0;
+    return true;
+}
+
+bool session_feed(struct session *s, const int32_t *ids, size_t n, slm_error *err)
+{
+    return check_ids(s, s->len, ids, n, err) && feed(s, ids, n, NULL, err);
+}
+
+bool session_score(struct session *s, const int32_t *ids, size_t n, float *out, slm_error *err)
+{
+    return check_ids(s, s->len, ids, n, err) && feed(s, ids, n, out, err);
+}
+
+bool session_sync(struct session *s, const int32_t *ids, size_t n, size_t *reused, slm_error *err)
+{
+    size_t same = 0;
+
+    if (n == 0) {
+        return slm_fail(err, SLM_E_ARG, "a session cannot be brought to zero tokens; truncate it");
+    }
+    if (!check_ids(s, 0, ids, n, err)) {
+        return false;
+    }
+    while (same < n && same < (size_t)s->len && s->tok[same] == ids[same]) {
+        same++;
+    }
+    if (same == n && !((size_t)s->len == n && s->has_logits)) {
+        same--;  /* the last token is computed again for its logits */
+    }
+    if (reused) {
+        *reused = same;
+    }
+    return session_truncate(s, same, err) && feed(s, ids + same, n - same, NULL, err);
+}
+
+bool session_truncate(struct session *s, size_t n, slm_error *err)
+{
+    if (n > (size_t)s->len) {
+        return slm_fail(err, SLM_E_ARG, "cannot truncate to %zu tokens, there are %d", n, s->len);
+    }
+    if (n < (size_t)s->len) {
+        s->len = (int)n;
+        s->has_logits = false;
+    }
+    return true;
+}

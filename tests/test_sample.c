@@ -1,0 +1,454 @@
+/* test_sample.c - the sampler chain against a plain version of its definition. */
+#include "test.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+#include "base/mem.h"
+#include "base/rng.h"
+#include "run/sample.h"
+
+static const struct sample_params neutral = {
+    .temperature = 1, .top_p = 1, .repeat_penalty = 1, .penalty_window = 64, .seed = 42,
+};
+
+static struct sampler *make(const struct sample_params *p, int n_vocab, enum isa isa)
+{
+    slm_error err = {0};
+    struct sampler *s = sampler_new(p, n_vocab, kern_get(isa), &err);
+
+    CHECK(s != NULL);
+    return s;
+}
+
+/* One draw at position n_hist. */
+static int32_t draw(struct sampler *s, const float *logits, const int32_t *hist, size_t n_hist)
+{
+    slm_error err = {0};
+    int32_t id = -1;
+
+    CHECK(sampler_draw(s, logits, hist, n_hist, &id, &err));
+    return id;
+}
+
+static int32_t draw_once(struct sample_params p, const float *logits, int n, const int32_t *hist,
+                         size_t n_hist)
+{
+    struct sampler *s = make(&p, n, ISA_SCALAR);
+    const int32_t id = draw(s, logits, hist, n_hist);
+
+    sampler_free(s);
+    return id;
+}
+
+/* A history of any length in which no token matters. */
+static int32_t history[4096];
+
+/* Logits like those of a model: a few large ones, many small, some equal. */
+static void random_logits(float *x, int n, struct rng *rng)
+{
+    for (int i = 0; i < n; i++) {
+        double sum = 0;
+        for (int j = 0; j < 4; j++) {
+            sum += rng_unit(rng_next(rng)) - 0.5;
+        }
+        x[i] = (float)(floor(sum * 600) / 64);
+    }
+}
+
+/* ---- the plain version ------------------------------------------------------------- */
+
+struct plain {
+    double x, p;
+    int id;
+    bool in;
+};
+
+static int by_logit(const void *a, const void *b)
+{
+    const struct plain *x = a, *y = b;
+
+    return x->x != y->x ? (x->x < y->x ? 1 : -1) : x->id - y->id;
+}
+
+static int by_id(const void *a, const void *b)
+{
+    return ((const struct plain *)a)->id - ((const struct plain *)b)->id;
+}
+
+static double mass(const struct plain *c, int n)
+{
+    double sum = 0;
+
+    for (int i = 0; i < n; i++) {
+        sum += c[i].in ? c[i].p : 0;
+    }
+    return sum;
+}
+
+/* The chain without penalties, by sorting everything. */
+static int plain_draw(const struct sample_params *p, const float *logits, int n, size_t position)
+{
+    struct plain *c = calloc((size_t)n, sizeof *c);
+
+    for (int i = 0; i < n; i++) {
+        c[i] = (struct plain){ .x = (double)logits[i], .id = i, .in = true };
+    }
+    qsort(c, (size_t)n, sizeof *c, by_logit);
+    const double max = c[0].x;
+    for (int i = 0; i < n; i++) {
+        c[i].x = (double)((float)(c[i].x - max) / p->temperature);
+        c[i].p = exp(c[i].x);
+        c[i].in = p->top_k == 0 || i < p->top_k;
+    }
+    if (p->top_p < 1) {
+        const double goal = (double)p->top_p * mass(c, n);
+        double sum = 0;
+        for (int i = 0; i < n; i++) {
+            const bool reached = i > 0 && sum >= goal;
+            sum += c[i].in ? c[i].p : 0;
+            c[i].in = c[i].in && !reached;
+        }
+    }
+    for (int i = 0; i < n; i++) {
+        c[i].in = c[i].in && c[i].p >= (double)p->min_p;
+    }
+    qsort(c, (size_t)n, sizeof *c, by_id);
+    const double point = rng_unit(rng_bits(p->seed, p->choice, position)) * mass(c, n);
+    double sum = 0;
+    int id = 0;
+    while (id < n - 1 && (sum += c[id].in ? c[id].p : 0) <= point) {
+        id++;
+    }
+    free(c);
+    return id;
+}
+
+TEST(chain_equals_the_plain_version)
+{
+    enum { N = 1000 };
+    const struct sample_params cases[] = {
+        { .temperature = 1, .top_p = 1 },
+        { .temperature = 0.6f, .top_p = 1 },
+        { .temperature = 1.5f, .top_p = 1, .top_k = 1 },
+        { .temperature = 1.5f, .top_p = 1, .top_k = 40 },
+        { .temperature = 1, .top_p = 1, .top_k = N - 1 },
+        { .temperature = 1, .top_p = 1, .top_k = N + 5 },
+        { .temperature = 1, .top_p = 0.9f },
+        { .temperature = 2, .top_p = 0.5f },
+        { .temperature = 1, .top_p = 0.001f },
+        { .temperature = 1, .top_p = 0 },
+        { .temperature = 1, .top_p = 1, .min_p = 0.05f },
+        { .temperature = 1, .top_p = 1, .min_p = 1 },
+        { .temperature = 0.8f, .top_p = 0.95f, .top_k = 40, .min_p = 0.02f },
+    };
+    struct rng rng = { 7 };
+    float x[N];
+
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct sample_params p = cases[i];
+        p.repeat_penalty = 1;
+        p.seed = i + 1;
+        struct sampler *s = make(&p, N, ISA_SCALAR);
+        for (size_t pos = 0; pos < 100; pos++) {
+            random_logits(x, N, &rng);
+            CHECK_EQ(draw(s, x, history, pos), plain_draw(&p, x, N, pos));
+        }
+        sampler_free(s);
+    }
+}
+
+TEST(equal_logits_are_cut_by_the_lower_id)
+{
+    enum { N = 300 };
+    const struct sample_params cases[] = {
+        { .temperature = 1, .top_p = 1, .top_k = 7, .repeat_penalty = 1 },
+        { .temperature = 1, .top_p = 6.5f / N, .repeat_penalty = 1 },
+    };
+    float x[N] = {0};
+
+    for (size_t i = 0; i < 2; i++) {
+        struct sampler *s = make(&cases[i], N, ISA_SCALAR);
+        bool seen[N] = {0};
+        for (size_t pos = 0; pos < 200; pos++) {
+            seen[draw(s, x, history, pos)] = true;
+        }
+        for (int id = 0; id < N; id++) {
+            CHECK_EQ(seen[id], id < 7);
+        }
+        sampler_free(s);
+    }
+}
+
+TEST(greedy_takes_the_largest_and_of_equals_the_first)
+{
+    struct sample_params p = neutral;
+    const float x[] = { -1, 3, 2, 3, -INFINITY };
+
+    p.temperature = 0;
+    CHECK_EQ(draw_once(p, x, 5, NULL, 0), 1);
+    p.top_k = 2;
+    p.top_p = 0.5f;
+    CHECK_EQ(draw_once(p, x, 5, NULL, 0), 1);
+}
+
+/* ---- penalties ------------------------------------------------------------------------ */
+
+TEST(penalties_change_the_logits_as_documented)
+{
+    const int32_t hist[] = { 0, 1, 1, 1 };
+    struct sample_params p = neutral;
+
+    p.temperature = 0;
+    p.repeat_penalty = 2;                       /* 4 / 2 < 2.5, -1 * 2 < -1.5 */
+    CHECK_EQ(draw_once(p, (float[]){ 4, -9, 2.5f }, 3, hist, 1), 2);
+    CHECK_EQ(draw_once(p, (float[]){ -1, -9, -1.5f }, 3, hist, 1), 2);
+    CHECK_EQ(draw_once(p, (float[]){ 4, -9, 1.5f }, 3, hist, 1), 0);
+
+    p = neutral;
+    p.temperature = 0;
+    p.presence_penalty = 1;                     /* once, however often it occurs */
+    CHECK_EQ(draw_once(p, (float[]){ -9, 5, 4.5f }, 3, hist, 4), 2);
+    CHECK_EQ(draw_once(p, (float[]){ -9, 5, 3.5f }, 3, hist, 4), 1);
+
+    p.presence_penalty = 0;
+    p.frequency_penalty = 1;                    /* three times */
+    CHECK_EQ(draw_once(p, (float[]){ -9, 5, 2.5f }, 3, hist, 4), 2);
+    CHECK_EQ(draw_once(p, (float[]){ -9, 5, 1.5f }, 3, hist, 4), 1);
+
+    p.frequency_penalty = -1;                   /* an encouragement */
+    CHECK_EQ(draw_once(p, (float[]){ -9, 0, 2.5f }, 3, hist, 4), 1);
+}
+
+TEST(penalties_look_at_their_window_only)
+{
+    const int32_t hist[] = { 0, 1, 2 };
+    const float x[] = { 5, 4, 3, 0 };
+    struct sample_params p = neutral;
+
+    p.temperature = 0;
+    p.presence_penalty = 10;
+    p.penalty_window = 2;
+    CHECK_EQ(draw_once(p, x, 4, hist, 3), 0);
+    p.penalty_window = 3;
+    CHECK_EQ(draw_once(p, x, 4, hist, 3), 3);
+    p.penalty_window = -1;
+    CHECK_EQ(draw_once(p, x, 4, hist, 3), 3);
+    p.penalty_window = 0;
+    CHECK_EQ(draw_once(p, x, 4, hist, 3), 0);
+
+    /* Nothing is left over from one draw for the next. */
+    p.penalty_window = -1;
+    struct sampler *s = make(&p, 4, ISA_SCALAR);
+    CHECK_EQ(draw(s, x, hist, 3), 3);
+    CHECK_EQ(draw(s, x, hist, 0), 0);
+    sampler_free(s);
+}
+
+TEST(penalties_cannot_make_infinity)
+{
+    const int32_t hist[] = { 1 };
+    struct sample_params p = neutral;
+
+    p.repeat_penalty = 0.01f;
+    CHECK_EQ(draw_once(p, (float[]){ 0, 3e38f, 1 }, 3, hist, 1), 1);
+}
+
+/* ---- the draw ---------------------------------------------------------------------------- */
+
+TEST(draw_depends_on_seed_choice_and_position_only)
+{
+    enum { N = 500 };
+    struct sample_params p = neutral;
+    struct rng rng = { 3 };
+    float x[N], other[N];
+    int32_t alone[50];
+    int differ_seed = 0, differ_choice = 0, differ_position = 0;
+
+    random_logits(x, N, &rng);
+    random_logits(other, N, &rng);
+    for (size_t pos = 0; pos < 50; pos++) {
+        alone[pos] = draw_once(p, x, N, history, pos);
+    }
+    struct sampler *s = make(&p, N, ISA_SCALAR);
+    for (size_t pos = 50; pos-- > 0;) {
+        draw(s, other, history, pos);
+        CHECK_EQ(draw(s, x, history, pos), alone[pos]);
+    }
+    sampler_free(s);
+    for (size_t pos = 0; pos < 50; pos++) {
+        p = neutral;
+        p.seed = 43;
+        differ_seed += draw_once(p, x, N, history, pos) != alone[pos];
+        p = neutral;
+        p.choice = 1;
+        differ_choice += draw_once(p, x, N, history, pos) != alone[pos];
+        differ_position += alone[pos] != alone[0];
+    }
+    CHECK(differ_seed > 25 && differ_choice > 25 && differ_position > 25);
+}
+
+TEST(draws_have_the_probabilities)
+{
+    enum { N = 700, DRAWS = 40000 };
+    struct sampler *s = make(&neutral, N, ISA_SCALAR);
+    float x[N];
+    int count[N] = {0};
+    double total = 0;
+
+    for (int i = 0; i < N; i++) {
+        x[i] = (float)(i % 10) * 0.5f;
+        total += exp((double)x[i]);
+    }
+    for (size_t pos = 0; pos < DRAWS; pos++) {
+        count[draw(s, x, history, pos)]++;
+    }
+    sampler_free(s);
+    for (int residue = 0; residue < 10; residue++) {
+        double want = 0, got = 0;
+        for (int i = residue; i < N; i += 10) {
+            want += DRAWS * exp((double)x[i]) / total;
+            got += count[i];
+        }
+        CHECK(fabs(got - want) < 5 * sqrt(want));
+    }
+}
+
+TEST(extreme_temperatures_are_fine)
+{
+    const float x[] = { 1, 2, -3e38f, -INFINITY };
+    struct sample_params p = neutral;
+
+    p.temperature = 1e-44f;
+    CHECK_EQ(draw_once(p, x, 4, NULL, 0), 1);
+    p.temperature = 100;
+    for (size_t pos = 0; pos < 100; pos++) {
+        CHECK(draw_once(p, x, 4, history, pos) <= 1);
+    }
+}
+
+TEST(every_instruction_set_draws_the_same)
+{
+    enum { N = 3001 };
+    struct sample_params p = neutral;
+    struct rng rng = { 11 };
+    float x[N];
+
+    p.temperature = 0.9f;
+    p.top_p = 0.97f;
+    p.min_p = 0.001f;
+    p.repeat_penalty = 1.1f;
+    struct sampler *scalar = make(&p, N, ISA_SCALAR);
+    for (enum isa isa = ISA_SCALAR; isa <= cpu_isa_best(); isa++) {
+        struct sampler *s = make(&p, N, isa);
+        for (size_t pos = 0; pos < 200; pos++) {
+            random_logits(x, N, &rng);
+            CHECK_EQ(draw(s, x, history, pos), draw(scalar, x, history, pos));
+        }
+        sampler_free(s);
+    }
+    sampler_free(scalar);
+}
+
+TEST(drawing_does_not_allocate)
+{
+    enum { N = 1000 };
+    struct sample_params p = neutral;
+    struct rng rng = { 5 };
+    float x[N];
+
+    p.top_k = 40;
+    p.top_p = 0.9f;
+    p.min_p = 0.01f;
+    p.frequency_penalty = 0.5f;
+    struct sampler *s = make(&p, N, ISA_SCALAR);
+    random_logits(x, N, &rng);
+    const long before = mem_count();
+    for (size_t pos = 0; pos < 20; pos++) {
+        draw(s, x, history, pos);
+    }
+    CHECK_EQ(mem_count(), before);
+    sampler_free(s);
+}
+
+/* ---- what is refused ----------------------------------------------------------------------- */
+
+TEST(broken_logits_are_errors)
+{
+    struct sampler *s = make(&neutral, 3, ISA_SCALAR);
+    const float bad[][3] = {
+        { 0, NAN, 1 }, { 0, INFINITY, 1 }, { -INFINITY, -INFINITY, -INFINITY },
+    };
+
+    for (int i = 0; i < 3; i++) {
+        slm_error err = {0};
+        int32_t id;
+        CHECK(!sampler_draw(s, bad[i], NULL, 0, &id, &err));
+        CHECK_EQ(err.code, SLM_E_NUMERIC);
+    }
+    sampler_free(s);
+}
+
+static void check_refused(struct sample_params p, const char *name)
+{
+    slm_error err = {0};
+
+    CHECK(sampler_new(&p, 10, kern_get(ISA_SCALAR), &err) == NULL);
+    CHECK_EQ(err.code, SLM_E_ARG);
+    CHECK(strstr(err.msg, name) != NULL);
+}
+
+#define REFUSED(field, value)                                                                \
+    do {                                                                                     \
+        struct sample_params p_ = neutral;                                                   \
+        p_.field = (value);                                                                  \
+        check_refused(p_, #field);                                                           \
+    } while (0)
+
+TEST(values_out_of_range_are_named)
+{
+    REFUSED(temperature, -0.1f);
+    REFUSED(temperature, 999999);
+    REFUSED(temperature, NAN);
+    REFUSED(top_k, -5);
+    REFUSED(top_p, -1);
+    REFUSED(top_p, 1.5f);
+    REFUSED(top_p, NAN);
+    REFUSED(min_p, -0.5f);
+    REFUSED(min_p, 2);
+    REFUSED(repeat_penalty, 0);
+    REFUSED(repeat_penalty, NAN);
+    REFUSED(presence_penalty, INFINITY);
+    REFUSED(frequency_penalty, -INFINITY);
+    REFUSED(penalty_window, -2);
+}
+
+TEST(failed_allocations_are_errors)
+{
+    long n = 1;
+
+    for (;; n++) {
+        slm_error err = {0};
+        mem_fail_after(n);
+        struct sampler *s = sampler_new(&neutral, 100, kern_get(ISA_SCALAR), &err);
+        mem_fail_after(0);
+        if (s) {
+            sampler_free(s);
+            break;
+        }
+        CHECK_EQ(err.code, SLM_E_NOMEM);
+    }
+    CHECK(n > 1);
+}
+
+int main(void)
+{
+    return RUN(T(chain_equals_the_plain_version), T(equal_logits_are_cut_by_the_lower_id),
+               T(greedy_takes_the_largest_and_of_equals_the_first),
+               T(penalties_change_the_logits_as_documented),
+               T(penalties_look_at_their_window_only), T(penalties_cannot_make_infinity),
+               T(draw_depends_on_seed_choice_and_position_only), T(draws_have_the_probabilities),
+               T(extreme_temperatures_are_fine), T(every_instruction_set_draws_the_same),
+               T(drawing_does_not_allocate), T(broken_logits_are_errors),
+               T(values_out_of_range_are_named), T(failed_allocations_are_errors));
+}
