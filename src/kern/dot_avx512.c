@@ -8,10 +8,9 @@
  * Memory is the limit of a single token.  Every line of the weights is therefore
  * requested by software exactly once, spread between the arithmetic: to the
  * second-level cache far ahead, then from there to the first. */
-#include "kern/dot.h"
+#include "kern/dot_avx512.h"
 
 #include <assert.h>
-#include <float.h>
 
 #include "base/mem.h"
 #include "kern/panel.h"
@@ -64,60 +63,10 @@ static int act_rows(enum act_kind kind)
     return kind == ACT_Q32 ? A32_ROWS : A256_ROWS;
 }
 
-static size_t act_bytes_avx512(enum act_kind kind, int k, int n_tok)
+size_t act_bytes_avx512(enum act_kind kind, int k, int n_tok)
 {
     const size_t rows = (size_t)(k / act_block(kind)) * (size_t)act_rows(kind);
     return align_up(4 * rows * (size_t)n_tok, 64);
-}
-
-/* Scale of a block of n values, n a multiple of 16, and the factor that makes codes of them.
- *
- * The maximum is taken over bit patterns without sign, so that infinity and NaN come out on
- * top: such a block has that scale and codes 0.  Where 127 / amax overflows, it counts as zero. */
-INLINE float code_scale(const float *x, int n, float *factor)
-{
-    const __m512i sign = _mm512_set1_epi32(INT32_MIN);
-    __m512i m = _mm512_setzero_si512();
-
-    for (int i = 0; i < n; i += 16) {
-        const __m512i v = _mm512_castps_si512(_mm512_loadu_ps(x + i));
-        m = _mm512_max_epu32(m, _mm512_andnot_si512(sign, v));
-    }
-    const int32_t top = (int32_t)_mm512_reduce_max_epu32(m);
-    const float amax = _mm_cvtss_f32(_mm_castsi128_ps(_mm_cvtsi32_si128(top)));
-    const float f = 127.0f / amax;
-
-    *factor = 0.0f;
-    if (top >= 0x7F800000) {
-        return amax;
-    }
-    if (!(f <= FLT_MAX)) {
-        return 0.0f;
-    }
-    *factor = f;
-    return amax / 127.0f;
-}
-
-/* 16 codes, four to a dword; all zero for factor 0. */
-INLINE __m128i codes16(const float *x, float factor)
-{
-    const __m512 v = _mm512_mul_ps(_mm512_loadu_ps(x), _mm512_set1_ps(factor));
-    const __mmask16 some = factor != 0.0f ? 0xFFFF : 0;
-    return _mm512_maskz_cvtepi32_epi8(some, _mm512_cvtps_epi32(v));
-}
-
-/* Sum of 16 codes. */
-INLINE int32_t sum16(__m128i q)
-{
-    __m128i s = _mm_dpbusd_epi32(_mm_setzero_si128(), _mm_set1_epi8(1), q);
-    s = _mm_add_epi32(s, _mm_shuffle_epi32(s, 0x4E));
-    s = _mm_add_epi32(s, _mm_shuffle_epi32(s, 0xB1));
-    return _mm_cvtsi128_si32(s);
-}
-
-INLINE int32_t pair(int32_t low, int32_t high)
-{
-    return (int32_t)((uint32_t)(uint16_t)low | (uint32_t)high << 16);
 }
 
 INLINE int32_t float_bits(float x)
@@ -197,8 +146,8 @@ INLINE void quant_group(enum act_kind kind, const float *x, size_t ldx, int k, i
     }
 }
 
-static void act_quant_avx512(enum act_kind kind, const float *x, size_t ldx, int k, int n_tok,
-                             int t0, int t1, void *act)
+void act_quant_avx512(enum act_kind kind, const float *x, size_t ldx, int k, int n_tok, int t0,
+                      int t1, void *act)
 {
     assert(t0 % 16 == 0 && (t1 % 16 == 0 || t1 == n_tok));
     for (int t = t0; t < t1; t += GROUP) {
@@ -244,26 +193,9 @@ INLINE void fetch_ahead(const uint8_t *p, int bytes, int i, int steps)
 {
     const int lines = (bytes + 63) / 64;
 
-    UNROLL
     for (int l = i * lines / steps; l < (i + 1) * lines / steps; l++) {
         _mm_prefetch((const char *)p + 64 * l + AHEAD_L2, _MM_HINT_T1);
         _mm_prefetch((const char *)p + 64 * l + AHEAD_L1, _MM_HINT_T0);
-    }
-}
-
-INLINE int panel_bytes(uint32_t type)
-{
-    switch (type) {
-    case QT_Q4_0: return 288;
-    case QT_Q4_1: return 320;
-    case QT_Q5_0: return 352;
-    case QT_Q5_1: return 384;
-    case QT_Q8_0: return 544;
-    case QT_Q2_K: return 1344;
-    case QT_Q3_K: return 1760;
-    case QT_Q4_K: return 2304;
-    case QT_Q5_K: return 2816;
-    default: return 3360;
     }
 }
 
@@ -339,17 +271,6 @@ INLINE void tile_32(uint32_t type, int n, bool ahead, const uint8_t *p, const in
     UNROLL
     for (int t = 0; t < n; t++) {
         put(out, t, acc[t]);
-    }
-}
-
-INLINE struct codes unpack_k(uint32_t type, const uint8_t *p, int o, int c, int i)
-{
-    switch (type) {
-    case QT_Q2_K: return unpack_q2_K(p, o, c, i);
-    case QT_Q3_K: return unpack_q3_K(p, o, c, i);
-    case QT_Q4_K: return unpack_q4_K(p, o, i);
-    case QT_Q5_K: return unpack_q5_K(p, o, i);
-    default: return unpack_q6_K(p, o, c, i);
     }
 }
 
@@ -522,8 +443,8 @@ enum { TILES = GROUP + 1 };
     TILE(family, id, q##_8_cached, 8, false)                                             \
     static tile_fn *const q##_tiles[TILES] = { q##_1, q##_2, q##_3, q##_4, q##_5,         \
                                                q##_6, q##_7, q##_8, q##_8_cached };      \
-    static void mm_##q##_avx512(const void *w, int k, int n_rows, const void *act, int n_tok, \
-                                int t0, int t1, float *y, size_t ldy)                    \
+    void mm_##q##_avx512(const void *w, int k, int n_rows, const void *act, int n_tok,   \
+                         int t0, int t1, float *y, size_t ldy)                           \
     {                                                                                    \
         mm_tiles(id, q##_tiles, w, k, n_rows, act, n_tok, t0, t1, y, ldy);               \
     }

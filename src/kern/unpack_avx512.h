@@ -63,6 +63,22 @@ INLINE __m512 scales_f16(const uint8_t *p)
     return _mm512_cvtph_ps(_mm256_loadu_si256((const void *)p));
 }
 
+INLINE int panel_bytes(uint32_t type)
+{
+    switch (type) {
+    case QT_Q4_0: return 288;
+    case QT_Q4_1: return 320;
+    case QT_Q5_0: return 352;
+    case QT_Q5_1: return 384;
+    case QT_Q8_0: return 544;
+    case QT_Q2_K: return 1344;
+    case QT_Q3_K: return 1760;
+    case QT_Q4_K: return 2304;
+    case QT_Q5_K: return 2816;
+    default: return 3360;
+    }
+}
+
 /* ---- types of 32 weights: a = vector i, b = vector 4 + i of the block's eight -------------- */
 
 INLINE struct codes unpack_q4_0(const uint8_t *p, int i)
@@ -196,6 +212,17 @@ INLINE struct codes unpack_q6_K(const uint8_t *p, int o, int c, int i)
                            or_and(high_nibbles(l), h, m) };
 }
 
+INLINE struct codes unpack_k(uint32_t type, const uint8_t *p, int o, int c, int i)
+{
+    switch (type) {
+    case QT_Q2_K: return unpack_q2_K(p, o, c, i);
+    case QT_Q3_K: return unpack_q3_K(p, o, c, i);
+    case QT_Q4_K: return unpack_q4_K(p, o, i);
+    case QT_Q5_K: return unpack_q5_K(p, o, i);
+    default: return unpack_q6_K(p, o, c, i);
+    }
+}
+
 /* Scales of all sub-blocks of a panel in the order of the walk, step s = o * walk_inner + c.
  *   q2_K q3_K q4_K   s[s]: scale of a in the low, of b in the high word of each lane
  *   q5_K q6_K        s[2 * s], s[2 * s + 1]: scales of a and of b as dwords
@@ -264,13 +291,21 @@ INLINE __m128i load128(const uint8_t *p)
     return _mm_loadu_si128((const void *)p);
 }
 
+/* Where the 16 scales of a's sub-block in step s of a q6_K or q2_K panel begin. */
+INLINE const uint8_t *scale_bytes(uint32_t type, const uint8_t *p, int s)
+{
+    const int n = s / 4, h = s / 2 % 2, c = s % 2;
+
+    return type == QT_Q6_K ? p + 32 + 16 * (8 * n + 2 * c + h) : p + 64 + 16 * (8 * n + 4 * c + h);
+}
+
 INLINE void scales_q2_K(const uint8_t *p, struct scales *out)
 {
     const __m512i m4 = _mm512_set1_epi32(0x000F000F);
 
     UNROLL
     for (int s = 0; s < 8; s++) {
-        const uint8_t *sc = p + 64 + 16 * (8 * (s / 4) + 4 * (s % 2) + s / 2 % 2);
+        const uint8_t *sc = scale_bytes(QT_Q2_K, p, s);
         const __m512i a = _mm512_cvtepu8_epi32(load128(sc));
         const __m512i b = _mm512_cvtepu8_epi32(load128(sc + 32));
         const __m512i v = _mm512_or_si512(a, _mm512_slli_epi32(b, 16));
@@ -280,18 +315,24 @@ INLINE void scales_q2_K(const uint8_t *p, struct scales *out)
     }
 }
 
-INLINE void scales_q3_K(const uint8_t *p, struct scales *out)
+/* The sixteen scales of a row as signed bytes, four to a lane. */
+INLINE void bytes_q3_K(const uint8_t *p, __m512i sc[4])
 {
     const __m512i a0 = load512(p + 32), a1 = load512(p + 96), a2 = load512(p + 160);
     const __m512i top = _mm512_set1_epi8(0x30), bias = _mm512_set1_epi8(32);
-    const __m512i sc[4] = {
-        _mm512_sub_epi8(or_and(low_nibbles(a0), _mm512_slli_epi16(a2, 4), top), bias),
-        _mm512_sub_epi8(or_and(low_nibbles(a1), _mm512_slli_epi16(a2, 2), top), bias),
-        _mm512_sub_epi8(or_and(high_nibbles(a0), a2, top), bias),
-        _mm512_sub_epi8(or_and(high_nibbles(a1), _mm512_srli_epi16(a2, 2), top), bias),
-    };
 
-    /* Four sub-blocks to a lane; step (n, h, c) has sub-blocks h and h + 2 of lane word 2n + c. */
+    sc[0] = _mm512_sub_epi8(or_and(low_nibbles(a0), _mm512_slli_epi16(a2, 4), top), bias);
+    sc[1] = _mm512_sub_epi8(or_and(low_nibbles(a1), _mm512_slli_epi16(a2, 2), top), bias);
+    sc[2] = _mm512_sub_epi8(or_and(high_nibbles(a0), a2, top), bias);
+    sc[3] = _mm512_sub_epi8(or_and(high_nibbles(a1), _mm512_srli_epi16(a2, 2), top), bias);
+}
+
+/* Step (n, h, c) has the sub-blocks h and h + 2 of byte vector 2n + c. */
+INLINE void scales_q3_K(const uint8_t *p, struct scales *out)
+{
+    __m512i sc[4];
+
+    bytes_q3_K(p, sc);
     UNROLL
     for (int j = 0; j < 4; j++) {
         const int s = 4 * (j / 2) + j % 2;
@@ -304,7 +345,7 @@ INLINE void scales_q6_K(const uint8_t *p, struct scales *out)
 {
     UNROLL
     for (int s = 0; s < 8; s++) {
-        const uint8_t *sc = p + 32 + 16 * (8 * (s / 4) + 2 * (s % 2) + s / 2 % 2);
+        const uint8_t *sc = scale_bytes(QT_Q6_K, p, s);
         out->s[2 * s] = _mm512_cvtepi8_epi32(load128(sc));
         out->s[2 * s + 1] = _mm512_cvtepi8_epi32(load128(sc + 64));
     }
