@@ -3,6 +3,7 @@
 
 #include <fcntl.h>
 #include <pthread.h>
+#include <sched.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <sys/stat.h>
@@ -756,6 +757,10 @@ TEST(quota_of_version_2)
     CHECK_EQ(cpu_quota_below(dir), 3500);
     CHECK_EQ(cores(8), 3);
     CHECK_STR(why, "control group quota of 3.50 CPUs");
+    put("sys/fs/cgroup/user.slice/app/cpu.max", "500000 100000\n");
+    CHECK_EQ(cpu_quota_below(dir), 3500);
+    put("sys/fs/cgroup/user.slice/app/cpu.max", "50 100000\n");
+    CHECK_EQ(cpu_quota_below(dir), 1);
     put("sys/fs/cgroup/user.slice/app/cpu.max", "50000 100000\n");
     CHECK_EQ(cores(8), 1);
     CHECK_STR(why, "control group quota of 0.50 CPUs");
@@ -785,6 +790,14 @@ TEST(quota_of_version_1_in_a_container)
     put("sys/fs/cgroup/cpu,cpuacct/cpu.cfs_quota_us", "250000\n");
     CHECK_EQ(cpu_quota_below(dir), 2500);
     CHECK_EQ(cores(8), 2);
+    /* A group below the part that the container sees. */
+    put("proc/self/cgroup", "12:memory:/docker/abc\n4:cpu,cpuacct:/docker/abc/job\n0::/\n");
+    put("sys/fs/cgroup/cpu,cpuacct/job/cpu.cfs_period_us", "50000\n");
+    put("sys/fs/cgroup/cpu,cpuacct/job/cpu.cfs_quota_us", "60000\n");
+    CHECK_EQ(cpu_quota_below(dir), 1200);
+    /* A group that it does not see. */
+    put("proc/self/cgroup", "12:memory:/docker/abc\n4:cpu,cpuacct:/other/job\n0::/\n");
+    CHECK_EQ(cpu_quota_below(dir), 2500);
 
     put("proc/meminfo", "MemTotal:       16384000 kB\nMemFree: 1 kB\nMemAvailable:   8192000 kB\n");
     CHECK_EQ(cpu_ram_below(dir), 16384000ull * 1024);
@@ -898,15 +911,23 @@ TEST(pool_hammered_by_short_regions)
 
 struct caller {
     struct pool *pool;
+    pthread_barrier_t *start;
     struct job job;
 };
+
+static void yielding_task(void *arg, int task, int worker)
+{
+    sched_yield();
+    job_task(arg, task, worker);
+}
 
 static void *call_often(void *arg)
 {
     struct caller *c = arg;
 
-    for (int i = 0; i < 500; i++) {
-        pool_run(c->pool, job_task, &c->job, 5);
+    pthread_barrier_wait(c->start);
+    for (int i = 0; i < 300; i++) {
+        pool_run(c->pool, yielding_task, &c->job, 5);
     }
     return NULL;
 }
@@ -916,37 +937,58 @@ TEST(pool_takes_turns_among_callers)
     slm_error err;
     struct pool *p = pool_new(3, &err);
     static struct caller callers[3];
+    pthread_barrier_t start;
     pthread_t threads[3];
 
+    pthread_barrier_init(&start, NULL, 3);
     for (int i = 0; i < 3; i++) {
-        callers[i] = (struct caller){.pool = p, .job = {.n_workers = 3}};
+        callers[i] = (struct caller){.pool = p, .start = &start, .job = {.n_workers = 3}};
         CHECK_EQ(pthread_create(&threads[i], NULL, call_often, &callers[i]), 0);
     }
     for (int i = 0; i < 3; i++) {
         pthread_join(threads[i], NULL);
-        check_runs(&callers[i].job, 5, 500);
+        check_runs(&callers[i].job, 5, 300);
     }
+    pthread_barrier_destroy(&start);
     pool_free(p);
 }
 
-static void slow_task(void *arg, int task, int worker)
+/* Tasks that cannot end before all threads have one: no thread may stay asleep. */
+struct meeting {
+    _Atomic int here;
+    int n;
+    int done[4];
+};
+
+static void meet(void *arg, int task, int worker)
 {
-    (void)worker;
-    usleep(3000);
-    ((int *)arg)[task]++;
+    struct meeting *m = arg;
+
+    atomic_fetch_add(&m->here, 1);
+    while (atomic_load(&m->here) < m->n) {
+        usleep(50);
+    }
+    /* The workers are slower than the caller, which has to wait for them. */
+    if (worker > 0) {
+        usleep(2000);
+    }
+    m->done[task]++;
 }
 
-TEST(pool_caller_sleeps_while_the_last_task_runs)
+TEST(pool_wakes_its_workers_and_waits_for_them)
 {
     slm_error err;
-    struct pool *p = pool_new(2, &err);
-    int done[9] = {0};
+    struct pool *p = pool_new(4, &err);
 
-    for (int i = 0; i < 5; i++) {
-        pool_run(p, slow_task, done, 9);
-    }
-    for (int i = 0; i < 9; i++) {
-        CHECK_EQ(done[i], 5);
+    for (int i = 0; i < 10; i++) {
+        struct meeting m = {.n = 4};
+
+        /* Long enough for the workers to fall asleep, every other time. */
+        usleep(i % 2 == 0 ? 20000 : 0);
+        pool_run(p, meet, &m, 4);
+        for (int k = 0; k < 4; k++) {
+            CHECK_EQ(m.done[k], 1);
+        }
     }
     pool_free(p);
 }
@@ -1074,7 +1116,7 @@ int main(void)
         T(pool_runs_every_task_once),
         T(pool_hammered_by_short_regions),
         T(pool_takes_turns_among_callers),
-        T(pool_caller_sleeps_while_the_last_task_runs),
+        T(pool_wakes_its_workers_and_waits_for_them),
         T(pool_shuffle_changes_the_order),
         T(pool_workers_have_the_default_fp_environment),
         T(pool_refuses_what_it_cannot_make));
