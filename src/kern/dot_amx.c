@@ -545,7 +545,7 @@ INLINE void mm_amx(uint32_t type, const void *w, int k, int n_rows, const void *
     {                                                                                         \
         if (n_tok < AMX_MIN) {                                                                \
             mm_##q##_avx512(w, k, n_rows, act, n_tok, t0, t1, y, ldy);                        \
-        } else {                                                                              \
+        } else if (t0 < t1) {                                                                 \
             mm_amx(id, w, k, n_rows, act, n_tok, t0, t1, y, ldy);                             \
         }                                                                                     \
     }
