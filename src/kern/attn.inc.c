@@ -17,9 +17,18 @@
 /* Rows whose scores are on the stack at a time: a multiple of the tile. */
 enum { ATTN_ROWS = 4 * V16_TILE_X };
 
+/* Keys and values are asked for this many positions ahead: half a page, so that four
+ * keys in a row have their successors in one page too. */
+enum { ATTN_AHEAD = KV_PAGE / 2 };
+
+/* Up to ATTN_DIRECT tiles of queries each widen keys and values in registers; more share
+ * a widened copy, of keys with at most ATTN_WIDE floats. */
+enum { ATTN_DIRECT = 2, ATTN_WIDE = 512 };
+
 struct attn_rows {
     const struct attn_seg *s;
     int row0, n;                         /* rows row0..row0+n-1 of the segment */
+    int step;                            /* rows of a tile; the last one may have less */
     int lo, hi;                          /* keys that at least one of them sees */
     float p[ATTN_ROWS][ATTN_SEGMENT];    /* scores, then weights */
 };
@@ -44,33 +53,75 @@ static void rows_range(const struct attn_seg *s, int i0, int n, int *lo, int *hi
     }
 }
 
-/* Raw products of the rows with sixteen keys at a time. */
+/* The sixteen keys from `key` on.  Beyond the range a key that is in it stands in; its
+ * score is not used. */
+INLINE void key_rows(const struct attn_rows *a, enum wtype type, int key, const void *k[16])
+{
+    for (int j = 0; j < 16; j++) {
+        const int at = key + j < a->lo ? a->lo : key + j < a->hi ? key + j : a->hi - 1;
+
+        k[j] = kv_row(a->s->k_page, a->s->k_stride, type, at);
+    }
+}
+
+/* Products of one block of sixteen keys with all rows that may see it. */
+INLINE void score_block(struct attn_rows *a, enum wtype type, const void *const k[16], int key,
+                        const char *ahead)
+{
+    const struct attn_seg *s = a->s;
+
+    for (int i = 0; i < a->n; i += a->step) {
+        const int n = a->n - i < a->step ? a->n - i : a->step;
+        const float *q[V16_TILE_X] = { NULL };
+        int lo, hi;
+
+        rows_range(s, a->row0 + i, n, &lo, &hi);
+        if (key + 16 <= lo || key >= hi) {
+            continue;
+        }
+        for (int r = 0; r < n; r++) {
+            q[r] = s->q + s->q_off[a->row0 + i + r];
+        }
+        dot_group(type, k, q, n, s->k_dim, ahead, &a->p[i][key], ATTN_SEGMENT);
+        ahead = NULL;
+    }
+}
+
+/* Raw products of the rows with all keys. */
 INLINE void attn_scores(struct attn_rows *a, enum wtype type)
 {
     const struct attn_seg *s = a->s;
-    const int step = tile_rows(a->n);
+    const int k16 = (s->k_dim + 15) / 16 * 16;
+    const bool dense = s->k_stride == s->k_dim;
+    float wide[16][ATTN_WIDE];
 
     for (int key = a->lo & ~15; key < a->hi; key += 16) {
         const void *k[16];
+        const char *ahead = key + ATTN_AHEAD < a->hi
+            ? kv_row(s->k_page, s->k_stride, type, key + ATTN_AHEAD) : NULL;
 
-        /* Beyond the range a key that is in it stands in; its score is not used. */
-        for (int j = 0; j < 16; j++) {
-            const int at = key + j < a->lo ? a->lo : key + j < a->hi ? key + j : a->hi - 1;
-            k[j] = kv_row(s->k_page, s->k_stride, type, at);
+        key_rows(a, type, key, k);
+        if (ahead && !dense) {
+            for (int j = 0; j < 16; j++) {
+                prefetch(ahead + (size_t)(j * s->k_stride) * w_bytes(type),
+                         (size_t)s->k_dim * w_bytes(type));
+            }
+            ahead = NULL;
         }
-        for (int i = 0; i < a->n; i += step) {
-            const int n = a->n - i < step ? a->n - i : step;
-            const float *q[V16_TILE_X] = { NULL };
-            int lo, hi;
-
-            rows_range(s, a->row0 + i, n, &lo, &hi);
-            if (key + 16 <= lo || key >= hi) {
-                continue;
+        if (type == W_F16 && a->n > ATTN_DIRECT * a->step && k16 <= ATTN_WIDE) {
+            for (int j = 0; j < 16; j++) {
+                if (ahead) {
+                    prefetch(ahead + (size_t)(j * s->k_stride) * w_bytes(type),
+                             (size_t)s->k_dim * w_bytes(type));
+                }
+                for (int d = 0; d < k16; d += 16) {
+                    v16_store(&wide[j][d], w_load(type, k[j], d));
+                }
+                k[j] = wide[j];
             }
-            for (int r = 0; r < n; r++) {
-                q[r] = s->q + s->q_off[a->row0 + i + r];
-            }
-            dot_group(type, k, q, n, s->k_dim, &a->p[i][key], ATTN_SEGMENT);
+            score_block(a, W_F32, k, key, NULL);
+        } else {
+            score_block(a, type, k, key, ahead);
         }
     }
 }
@@ -118,111 +169,199 @@ static void attn_softmax(const struct attn_seg *s, int row, float *p)
     s->l[row] = v16_sum(l);
 }
 
-/* Weighted values of nx rows for nw * 16 dimensions from d on; nx and nw are constants.
- * Between `all0` and `all1` every row sees every key. */
+/* A tile of rows in one page of values. */
 struct attn_tile {
-    const float *p[V16_TILE_X];
-    int begin[V16_TILE_X], end[V16_TILE_X];
-    int lo, all0, all1, hi;
+    const float *p;        /* weights of the first row at key 0; rows ATTN_SEGMENT apart */
+    const int *begin, *end;
+    int lo, hi;            /* the keys of this page, relative to it */
+    int all0, all1;        /* those that every row sees */
+    int key0;              /* position of the page */
+    bool first;            /* o starts at zero here */
 };
 
-INLINE void values_tile(const struct attn_seg *s, enum wtype type, const struct attn_tile *a, int nx,
-                        int d, int nw, v16 *out)
+/* Adds one key's values to the rows; `all` tells that each row sees it. */
+INLINE void values_key(const struct attn_tile *t, enum wtype type, const void *v, int key, int nx,
+                       int nw, bool all, v16 acc[V16_TILE_X][8])
 {
+    v16 b[8];
+
+#pragma GCC unroll 8
+    for (int j = 0; j < nw; j++) {
+        b[j] = w_load(type, v, 16 * j);
+    }
+#pragma GCC unroll 8
+    for (int i = 0; i < nx; i++) {
+        if (all || (key >= t->begin[i] && key < t->end[i])) {
+            const v16 w = v16_set1(t->p[i * ATTN_SEGMENT + key]);
+#pragma GCC unroll 8
+            for (int j = 0; j < nw; j++) {
+                acc[i][j] = v16_fma(w, b[j], acc[i][j]);
+            }
+        }
+    }
+}
+
+/* Weighted values of nx rows in nw * 16 dimensions; nx and nw are constants.  v: the
+ * dimensions of the page's first key, keys `stride` bytes apart.  o: left floats of each
+ * row are stored, if these are less than all. */
+INLINE void values_tile(const struct attn_tile *t, enum wtype type, const char *v, size_t stride,
+                        int nx, int nw, const char *ahead, float *o, size_t o_stride, int left)
+{
+    const size_t ahead_bytes = (size_t)nw * 16 * w_bytes(type);
     v16 acc[V16_TILE_X][8];
 
 #pragma GCC unroll 8
     for (int i = 0; i < nx; i++) {
 #pragma GCC unroll 8
         for (int j = 0; j < nw; j++) {
-            acc[i][j] = v16_zero();
+            const float *at = o + (size_t)i * o_stride + j * 16;
+            const int n = left - j * 16;
+
+            acc[i][j] = t->first ? v16_zero() : n < 16 ? v16_load_n(at, n) : v16_load(at);
         }
     }
-    for (int key = a->lo; key < a->hi; key++) {
-        const void *v = kv_row(s->v_page, s->v_stride, type, key);
-        const bool all = key >= a->all0 && key < a->all1;
-        v16 b[8];
+    int key = t->lo;
 
-#pragma GCC unroll 8
-        for (int j = 0; j < nw; j++) {
-            b[j] = w_load(type, v, d + 16 * j);
+    for (; key < t->all0; key++) {
+        values_key(t, type, v + (size_t)key * stride, t->key0 + key, nx, nw, false, acc);
+    }
+    for (; key < t->all1; key++) {
+        if (ahead) {
+            prefetch(ahead + (size_t)key * stride, ahead_bytes);
         }
-#pragma GCC unroll 8
-        for (int i = 0; i < nx; i++) {
-            if (all || (key >= a->begin[i] && key < a->end[i])) {
-                const v16 w = v16_set1(a->p[i][key]);
-#pragma GCC unroll 8
-                for (int j = 0; j < nw; j++) {
-                    acc[i][j] = v16_fma(w, b[j], acc[i][j]);
-                }
-            }
-        }
+        values_key(t, type, v + (size_t)key * stride, t->key0 + key, nx, nw, true, acc);
+    }
+    for (; key < t->hi; key++) {
+        values_key(t, type, v + (size_t)key * stride, t->key0 + key, nx, nw, false, acc);
     }
 #pragma GCC unroll 8
     for (int i = 0; i < nx; i++) {
 #pragma GCC unroll 8
         for (int j = 0; j < nw; j++) {
-            out[i * 8 + j] = acc[i][j];
-        }
-    }
-}
+            float *at = o + (size_t)i * o_stride + j * 16;
+            const int n = left - j * 16;
 
-INLINE void values_rows(const struct attn_seg *s, enum wtype type, const struct attn_tile *a, int nx,
-                        int row)
-{
-    const int n16 = (s->v_dim + 15) / 16;
-    v16 out[V16_TILE_X * 8];
-
-    for (int d = 0; d < n16; ) {
-        const int nw = n16 - d >= V16_TILE_W(nx) ? V16_TILE_W(nx) : 1;
-
-        if (nw == 1) {
-            values_tile(s, type, a, nx, d * 16, 1, out);
-        } else {
-            values_tile(s, type, a, nx, d * 16, V16_TILE_W(nx), out);
-        }
-        for (int i = 0; i < nx; i++) {
-            float *o = s->o + (size_t)(row + i) * s->o_stride;
-
-            for (int j = 0; j < nw; j++) {
-                const int at = (d + j) * 16, left = s->v_dim - at;
-
-                v16_store_n(o + at, out[i * 8 + j], left < 16 ? left : 16);
+            if (n < 16) {
+                v16_store_n(at, acc[i][j], n);
+            } else {
+                v16_store(at, acc[i][j]);
             }
         }
-        d += nw;
     }
 }
 
+/* nx and nw known only now: nw is V16_TILE_W(nx), V16_TILE_W(V16_TILE_X) or 1. */
+INLINE void values_sized(const struct attn_tile *t, enum wtype type, const char *v, size_t stride,
+                         int nx, int nw, const char *ahead, float *o, size_t o_stride, int left)
+{
+#define VALUES(x)                                                                             \
+    case x:                                                                                   \
+        if (nw == 1) {                                                                        \
+            values_tile(t, type, v, stride, x, 1, ahead, o, o_stride, left);                  \
+        } else if (nw == V16_TILE_W(V16_TILE_X)) {                                            \
+            values_tile(t, type, v, stride, x, V16_TILE_W(V16_TILE_X), ahead, o, o_stride,    \
+                        left);                                                                \
+        } else {                                                                              \
+            values_tile(t, type, v, stride, x, V16_TILE_W(x), ahead, o, o_stride, left);      \
+        }                                                                                     \
+        break;
+    switch (nx) {
+    VALUES(1)
+#if V16_TILE_X >= 3
+    VALUES(2)
+    VALUES(3)
+#endif
+#if V16_TILE_X >= 6
+    VALUES(4)
+    VALUES(5)
+    VALUES(6)
+#endif
+    }
+#undef VALUES
+}
+
+/* Prepares the tile of rows i.. for the page; false if none of them sees any of it. */
+INLINE bool tile_in_page(const struct attn_rows *a, int i, int n, int page, const int *begin,
+                         const int *end, struct attn_tile *t)
+{
+    const int key0 = page * KV_PAGE;
+    int lo = ATTN_SEGMENT, hi = 0, all0 = 0, all1 = ATTN_SEGMENT;
+
+    for (int r = i; r < i + n; r++) {
+        if (begin[r] < end[r]) {
+            lo = begin[r] < lo ? begin[r] : lo;
+            hi = end[r] > hi ? end[r] : hi;
+        }
+        all0 = begin[r] > all0 ? begin[r] : all0;
+        all1 = end[r] < all1 ? end[r] : all1;
+    }
+    t->p = a->p[i];
+    t->begin = begin + i;
+    t->end = end + i;
+    t->key0 = key0;
+    t->first = lo >= key0;
+    t->lo = lo > key0 ? lo - key0 : 0;
+    t->hi = hi < key0 + KV_PAGE ? hi - key0 : KV_PAGE;
+    t->all0 = all0 - key0 < t->lo ? t->lo : all0 - key0 < t->hi ? all0 - key0 : t->hi;
+    t->all1 = all1 - key0 < t->hi ? all1 - key0 : t->hi;
+    return t->lo < t->hi;
+}
+
+/* o of all rows, page by page, so that a page stays in the first cache for all of them. */
 INLINE void attn_values(struct attn_rows *a, enum wtype type)
 {
     const struct attn_seg *s = a->s;
-    const int step = tile_rows(a->n);
+    const int n16 = (s->v_dim + 15) / 16;
+    const int nw_max = V16_TILE_W(a->n > a->step ? V16_TILE_X : a->n);
+    float wide[KV_PAGE][V16_TILE_W(V16_TILE_X) * 16];
+    int begin[ATTN_ROWS], end[ATTN_ROWS];
 
-    for (int i = 0; i < a->n; i += step) {
-        const int n = a->n - i < step ? a->n - i : step, row = a->row0 + i;
-        struct attn_tile t = { .all0 = 0, .all1 = ATTN_SEGMENT };
-
-        rows_range(s, row, n, &t.lo, &t.hi);
-        for (int r = 0; r < n; r++) {
-            t.p[r] = a->p[i + r];
-            t.begin[r] = s->k_begin[row + r];
-            /* A row without weights sees nothing here. */
-            t.end[r] = s->m[row + r] == -INFINITY ? t.begin[r] : s->k_end[row + r];
-            t.all0 = t.begin[r] > t.all0 ? t.begin[r] : t.all0;
-            t.all1 = t.end[r] < t.all1 ? t.end[r] : t.all1;
+    for (int i = 0; i < a->n; i++) {
+        begin[i] = s->k_begin[a->row0 + i];
+        /* A row without weights sees nothing here. */
+        end[i] = s->m[a->row0 + i] == -INFINITY ? 0 : s->k_end[a->row0 + i];
+        if (begin[i] >= end[i]) {
+            memset(s->o + (size_t)(a->row0 + i) * s->o_stride, 0,
+                   (size_t)s->v_dim * sizeof *s->o);
         }
-        switch (n) {
-#if V16_TILE_X >= 6
-        case 6: values_rows(s, type, &t, 6, row); break;
-        case 5: values_rows(s, type, &t, 5, row); break;
-        case 4: values_rows(s, type, &t, 4, row); break;
-#endif
-#if V16_TILE_X >= 3
-        case 3: values_rows(s, type, &t, 3, row); break;
-        case 2: values_rows(s, type, &t, 2, row); break;
-#endif
-        default: values_rows(s, type, &t, 1, row); break;
+    }
+    for (int page = a->lo / KV_PAGE; page * KV_PAGE < a->hi; page++) {
+        const int lo = a->lo > page * KV_PAGE ? a->lo - page * KV_PAGE : 0;
+        const int hi = a->hi < (page + 1) * KV_PAGE ? a->hi - page * KV_PAGE : KV_PAGE;
+        const size_t stride = (size_t)s->v_stride * w_bytes(type);
+
+        for (int d = 0, nw; d < n16; d += nw) {
+            const size_t at = (size_t)d * 16 * w_bytes(type);
+            const char *v = (const char *)s->v_page[page] + at;
+            const char *ahead = hi == KV_PAGE && (page + 1) * KV_PAGE < a->hi
+                ? (const char *)s->v_page[page + 1] + at : NULL;
+            const bool widen = type == W_F16 && a->n > ATTN_DIRECT * a->step;
+
+            nw = n16 - d >= nw_max ? nw_max : 1;
+            for (int key = lo; widen && key < hi; key++) {
+                if (ahead) {
+                    prefetch(ahead + (size_t)key * stride, (size_t)nw * 16 * w_bytes(type));
+                }
+                for (int j = 0; j < nw; j++) {
+                    v16_store(&wide[key][16 * j], w_load(type, v + (size_t)key * stride, 16 * j));
+                }
+            }
+            for (int i = 0; i < a->n; i += a->step) {
+                const int n = a->n - i < a->step ? a->n - i : a->step;
+                float *o = s->o + (size_t)(a->row0 + i) * s->o_stride + d * 16;
+                struct attn_tile t;
+
+                if (!tile_in_page(a, i, n, page, begin, end, &t)) {
+                    continue;
+                }
+                if (widen) {
+                    values_sized(&t, W_F32, (const char *)wide, sizeof wide[0], n, nw, NULL, o,
+                                 s->o_stride, s->v_dim - d * 16);
+                } else {
+                    values_sized(&t, type, v, stride, n, nw, i ? NULL : ahead, o, s->o_stride,
+                                 s->v_dim - d * 16);
+                }
+            }
         }
     }
 }
@@ -233,6 +372,7 @@ INLINE void attn_typed(const struct attn_seg *s, enum wtype type)
 
     for (a.row0 = 0; a.row0 < s->n_q; a.row0 += a.n) {
         a.n = s->n_q - a.row0 < ATTN_ROWS ? s->n_q - a.row0 : ATTN_ROWS;
+        a.step = tile_rows(a.n);
         rows_range(s, a.row0, a.n, &a.lo, &a.hi);
         attn_scores(&a, type);
         for (int i = 0; i < a.n; i++) {

@@ -36,11 +36,21 @@ INLINE size_t w_bytes(enum wtype type)
     return type == W_F32 ? sizeof(float) : sizeof(uint16_t);
 }
 
-/* Chains of nx rows of x with nw rows of w, k long: out[i * 16 + j] for x[i] and w[j].
- * nx and nw are constants, so the accumulators are registers. */
-INLINE void dot_tile(enum wtype type, const void *const *w, int nw, const float *const *x, int nx,
-                     int k, v16 *out)
+/* Asks for the lines of `bytes` bytes ahead of their use. */
+INLINE void prefetch(const void *p, size_t bytes)
 {
+    for (size_t i = 0; i < bytes; i += 64) {
+        __builtin_prefetch((const char *)p + i, 0, 2);
+    }
+}
+
+/* Chains of nx rows of x with nw rows of w, k long: out[i * 16 + j] for x[i] and w[j].
+ * nx and nw are constants, so the accumulators are registers.  Where `ahead` is not NULL,
+ * as many bytes as are read from w are asked for from there, spread over the work. */
+INLINE void dot_tile(enum wtype type, const void *const *w, int nw, const float *const *x, int nx,
+                     int k, const char *ahead, v16 *out)
+{
+    const size_t step_bytes = (size_t)nw * 16 * w_bytes(type);
     v16 acc[V16_TILE_X][8];
     int i = 0;
 
@@ -54,6 +64,10 @@ INLINE void dot_tile(enum wtype type, const void *const *w, int nw, const float 
     for (; i + 16 <= k; i += 16) {
         v16 b[8];
 
+        if (ahead) {
+            prefetch(ahead, step_bytes);
+            ahead += step_bytes;
+        }
 #pragma GCC unroll 8
         for (int r = 0; r < nw; r++) {
             b[r] = w_load(type, w[r], i);
@@ -92,14 +106,17 @@ INLINE void dot_tile(enum wtype type, const void *const *w, int nw, const float 
     }
 }
 
-/* Sixteen rows of w with nx rows of x: y[i * ldy + j], 16 floats for each i. */
+/* Sixteen rows of w with nx rows of x: y[i * ldy + j], 16 floats for each i.  The memory
+ * at `ahead` will be read next, if it is not NULL. */
 INLINE void dot_group_n(enum wtype type, const void *const w[16], const float *const *x, int nx,
-                        int k, float *y, size_t ldy)
+                        int k, const char *ahead, float *y, size_t ldy)
 {
+    const size_t row_bytes = (size_t)k * w_bytes(type);
     v16 acc[V16_TILE_X * 16];
 
     for (int j = 0; j < 16; j += V16_TILE_W(nx)) {
-        dot_tile(type, w + j, V16_TILE_W(nx), x, nx, k, acc + j);
+        dot_tile(type, w + j, V16_TILE_W(nx), x, nx, k, ahead ? ahead + (size_t)j * row_bytes : NULL,
+                 acc + j);
     }
     for (int i = 0; i < nx; i++) {
         v16_sum16(acc + i * 16, y + (size_t)i * ldy);
@@ -108,19 +125,19 @@ INLINE void dot_group_n(enum wtype type, const void *const w[16], const float *c
 
 /* The same for nx in 1..V16_TILE_X known only now. */
 INLINE void dot_group(enum wtype type, const void *const w[16], const float *const *x, int nx, int k,
-                      float *y, size_t ldy)
+                      const char *ahead, float *y, size_t ldy)
 {
     switch (nx) {
 #if V16_TILE_X >= 6
-    case 6: dot_group_n(type, w, x, 6, k, y, ldy); break;
-    case 5: dot_group_n(type, w, x, 5, k, y, ldy); break;
-    case 4: dot_group_n(type, w, x, 4, k, y, ldy); break;
+    case 6: dot_group_n(type, w, x, 6, k, ahead, y, ldy); break;
+    case 5: dot_group_n(type, w, x, 5, k, ahead, y, ldy); break;
+    case 4: dot_group_n(type, w, x, 4, k, ahead, y, ldy); break;
 #endif
 #if V16_TILE_X >= 3
-    case 3: dot_group_n(type, w, x, 3, k, y, ldy); break;
-    case 2: dot_group_n(type, w, x, 2, k, y, ldy); break;
+    case 3: dot_group_n(type, w, x, 3, k, ahead, y, ldy); break;
+    case 2: dot_group_n(type, w, x, 2, k, ahead, y, ldy); break;
 #endif
-    default: dot_group_n(type, w, x, 1, k, y, ldy); break;
+    default: dot_group_n(type, w, x, 1, k, ahead, y, ldy); break;
     }
 }
 
@@ -139,13 +156,16 @@ INLINE void fmm(enum wtype type, const void *w, int k, int n_rows, const float *
 
     for (int r = 0; r < n_rows; r += 16) {
         const int rows = n_rows - r < 16 ? n_rows - r : 16;
+        const char *group = (const char *)w + (size_t)r * row_bytes;
+        /* The first tile of tokens reads the group from memory and asks for the next one. */
+        const char *ahead = group + 16 * row_bytes;
         const void *row[16];
 
         /* A short last group repeats its last row; the copies are dropped. */
         for (int j = 0; j < 16; j++) {
-            row[j] = (const char *)w + (size_t)(r + (j < rows ? j : rows - 1)) * row_bytes;
+            row[j] = group + (size_t)(j < rows ? j : rows - 1) * row_bytes;
         }
-        for (int t = 0; t < n_tok; ) {
+        for (int t = 0; t < n_tok; ahead = NULL) {
             const int nx = tile_rows(n_tok - t);
             const float *xs[V16_TILE_X] = { NULL };
             float out[V16_TILE_X][16];
@@ -154,9 +174,9 @@ INLINE void fmm(enum wtype type, const void *w, int k, int n_rows, const float *
                 xs[i] = x + (size_t)(t + i) * ldx;
             }
             if (rows == 16) {
-                dot_group(type, row, xs, nx, k, y + (size_t)t * ldy + r, ldy);
+                dot_group(type, row, xs, nx, k, ahead, y + (size_t)t * ldy + r, ldy);
             } else {
-                dot_group(type, row, xs, nx, k, out[0], 16);
+                dot_group(type, row, xs, nx, k, ahead, out[0], 16);
                 for (int i = 0; i < nx; i++) {
                     memcpy(y + (size_t)(t + i) * ldy + r, out[i], (size_t)rows * sizeof(float));
                 }
