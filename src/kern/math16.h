@@ -78,13 +78,13 @@ INLINE v16 v16_sigmoid(v16 x)
 {
     const v16 one = v16_set1(1.0f);
 
-    return v16_div(one, v16_add(one, v16_exp(v16_sub(v16_zero(), x))));
+    return v16_div(one, v16_add(one, v16_exp(v16_negate(x))));
 }
 
 /* x / (1 + e^-x) */
 INLINE v16 v16_silu(v16 x)
 {
-    return v16_div(x, v16_add(v16_set1(1.0f), v16_exp(v16_sub(v16_zero(), x))));
+    return v16_div(x, v16_add(v16_set1(1.0f), v16_exp(v16_negate(x))));
 }
 
 /* x / (1 + e^-2u), u = c1 * fma((c2 * x) * x, x, x): the tanh form of GELU. */
@@ -116,7 +116,7 @@ INLINE v16 v16_tanh(v16 x)
 INLINE v16 v16_softplus(v16 x)
 {
     const v16 third = v16_set1(0x1.555554p-2f), zero = v16_zero(), one = v16_set1(1.0f);
-    const v16 y = v16_exp(v16_sub(zero, v16_abs(x)));
+    const v16 y = v16_exp(v16_negate(v16_abs(x)));
     const v16 f = v16_less(y, third, y, v16_mul(v16_sub(y, one), v16_set1(0.5f)));
     const v16 e = v16_less(y, third, zero, one);
 

@@ -169,7 +169,7 @@ static void rope_halves(float *x, const float *cs, int n_rot)
         const v16 a = v16_load_n(x + j, n), b = v16_load_n(x + half + j, n);
         const v16 c = v16_load_n(cs + j, n), s = v16_load_n(cs + half + j, n);
 
-        v16_store_n(x + j, v16_fma(a, c, v16_sub(v16_zero(), v16_mul(b, s))), n);
+        v16_store_n(x + j, v16_fma(a, c, v16_negate(v16_mul(b, s))), n);
         v16_store_n(x + half + j, v16_fma(b, c, v16_mul(a, s)), n);
     }
 }

@@ -20,6 +20,7 @@
  *   v16_min(a, b)                            a < b ? a : b
  *   v16_less(a, b, x, y)                     a < b ? x : y
  *   v16_abs(a) v16_copysign(a, s)            s gives the sign
+ *   v16_negate(a)                            changes the sign, of zeros too
  *   v16_swap_pairs(a)                        lanes 1 0 3 2 5 4 ...
  *   v16_negate_even(a)                       changes the sign of lanes 0 2 4 ...
  *   v16_pow2_biased(t)                       2^n for t = n + V16_BIAS, n in -126..127
@@ -62,5 +63,10 @@
 #else
 #error "define V16_SCALAR, V16_AVX2 or V16_AVX512"
 #endif
+
+INLINE v16 v16_negate(v16 a)
+{
+    return v16_sub(v16_set1(-0.0f), a);
+}
 
 #endif

@@ -39,30 +39,6 @@ void guarded_free(struct guarded *g)
     *g = (struct guarded){ 0 };
 }
 
-/* ---- tiers ------------------------------------------------------------------------ */
-
-static struct kern tiers[ISA_COUNT];
-
-#pragma weak dot_amx_fill
-
-static void fill_tiers(enum isa best)
-{
-    dot_scalar_fill(&tiers[ISA_SCALAR]);
-#if defined(__x86_64__)
-    static void (*const fill[ISA_COUNT])(struct kern *) = { NULL, dot_avx2_fill,
-                                                            dot_avx512_fill, dot_amx_fill };
-    for (int isa = 1; isa <= (int)best; isa++) {
-        tiers[isa] = tiers[isa - 1];
-        tiers[isa].isa = (enum isa)isa;
-        if (fill[isa] != NULL) {
-            fill[isa](&tiers[isa]);
-        }
-    }
-#else
-    (void)best;
-#endif
-}
-
 /* ---- the table of kernels --------------------------------------------------------- */
 
 struct entry {
@@ -70,7 +46,25 @@ struct entry {
     size_t offset;  /* of a function pointer in struct kern */
 };
 
-enum { ENTRIES_MAX = 2 * QT_COUNT + 8 };
+enum { ENTRIES_MAX = 2 * QT_COUNT + 32 };
+
+#define ENTRY(field) { #field, offsetof(struct kern, field) }
+
+static const struct entry fixed_entries[] = {
+    ENTRY(act_quant), ENTRY(pack), ENTRY(rmsnorm), ENTRY(add), ENTRY(scale),
+    { "gate silu", offsetof(struct kern, gate[GATE_SILU]) },
+    { "gate gelu", offsetof(struct kern, gate[GATE_GELU]) },
+    ENTRY(softcap), ENTRY(rope_pairs), ENTRY(rope_halves), ENTRY(to_f16),
+    { "exp", offsetof(struct kern, unary[UNARY_EXP]) },
+    { "sigmoid", offsetof(struct kern, unary[UNARY_SIGMOID]) },
+    { "silu", offsetof(struct kern, unary[UNARY_SILU]) },
+    { "gelu", offsetof(struct kern, unary[UNARY_GELU]) },
+    { "tanh", offsetof(struct kern, unary[UNARY_TANH]) },
+    { "log", offsetof(struct kern, unary[UNARY_LOG]) },
+    { "softplus", offsetof(struct kern, unary[UNARY_SOFTPLUS]) },
+    { "erf", offsetof(struct kern, unary[UNARY_ERF]) },
+    ENTRY(max), ENTRY(attn_segment), ENTRY(attn_fold), ENTRY(attn_finish), ENTRY(canary),
+};
 
 static int list_entries(struct entry *e)
 {
@@ -78,16 +72,17 @@ static int list_entries(struct entry *e)
 
     for (uint32_t id = 0; id < QT_COUNT; id++) {
         const struct quant_type *type = quant_type(id);
-        if (type == NULL || type->act == ACT_F32) {
+        if (type == NULL) {
             continue;
         }
-        snprintf(e[n].name, sizeof e[n].name, "mm %s", type->name);
-        e[n++].offset = offsetof(struct kern, mm) + id * sizeof(kern_mm_fn *);
+        const bool is_float = type->act == ACT_F32;
+        snprintf(e[n].name, sizeof e[n].name, "%s %s", is_float ? "fmm" : "mm", type->name);
+        e[n++].offset = is_float ? offsetof(struct kern, fmm) + id * sizeof(kern_fmm_fn *)
+                                 : offsetof(struct kern, mm) + id * sizeof(kern_mm_fn *);
     }
-    snprintf(e[n].name, sizeof e[n].name, "act_quant");
-    e[n++].offset = offsetof(struct kern, act_quant);
-    snprintf(e[n].name, sizeof e[n].name, "pack");
-    e[n++].offset = offsetof(struct kern, pack);
+    for (size_t i = 0; i < sizeof fixed_entries / sizeof *fixed_entries; i++) {
+        e[n++] = fixed_entries[i];
+    }
     return n;
 }
 
@@ -102,10 +97,10 @@ static uintptr_t address_of(const struct kern *k, const struct entry *e)
 /* The lowest tier with the same function; a dash where there is none. */
 static const char *origin(const struct entry *e, int isa)
 {
-    const uintptr_t p = address_of(&tiers[isa], e);
+    const uintptr_t p = address_of(kern_get((enum isa)isa), e);
 
     for (int i = 0; p != 0 && i <= isa; i++) {
-        if (address_of(&tiers[i], e) == p) {
+        if (address_of(kern_get((enum isa)i), e) == p) {
             return isa_name((enum isa)i);
         }
     }
@@ -140,6 +135,24 @@ static int print_table(enum isa best)
     return failed;
 }
 
+static int check_tier(const struct kern *k)
+{
+    static const struct { const char *what; int (*check)(const struct kern *, const struct kern *); }
+    groups[] = {
+        { "integer products", kerncheck_dot }, { "float rows", kerncheck_ops },
+        { "float products", kerncheck_fmat }, { "attention", kerncheck_attn },
+    };
+    int failed = 0;
+
+    for (size_t i = 0; i < sizeof groups / sizeof *groups; i++) {
+        const int n = groups[i].check(kern_get(ISA_SCALAR), k);
+
+        printf("%-8s %s: %s\n", isa_name(k->isa), groups[i].what, n ? "DIFFER" : "equal");
+        failed += n;
+    }
+    return failed;
+}
+
 int main(int argc, char **argv)
 {
     const char *only_isa = NULL, *only_type = NULL;
@@ -162,18 +175,15 @@ int main(int argc, char **argv)
     }
     fpenv_enter();
     const enum isa best = cpu_isa_best();
-    fill_tiers(best);
     int failed = bench ? 0 : print_table(best);
     for (int isa = bench ? 0 : 1; isa <= (int)best; isa++) {
         if (only_isa != NULL && strcmp(only_isa, isa_name((enum isa)isa)) != 0) {
             continue;
         }
         if (bench) {
-            kerncheck_dot_bench(&tiers[isa], only_type, matrix_mib << 20);
+            kerncheck_dot_bench(kern_get((enum isa)isa), only_type, matrix_mib << 20);
         } else {
-            const int n = kerncheck_dot(&tiers[ISA_SCALAR], &tiers[isa]);
-            printf("%-8s integer products: %s\n", isa_name((enum isa)isa), n ? "DIFFER" : "equal");
-            failed += n;
+            failed += check_tier(kern_get((enum isa)isa));
         }
     }
     if (!bench && best == ISA_SCALAR) {

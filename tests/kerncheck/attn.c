@@ -1,0 +1,227 @@
+/* attn.c - attention: each tier with scalar, scalar with the definition in plain loops.
+ *
+ * What no row sees is NaN or lies on a page that cannot be read, so that reading it
+ * into arithmetic shows.  Keys and values that some rows see and others do not differ
+ * wildly, so that a row which takes one too many shows as well. */
+#include <stdlib.h>
+
+#include "floats.h"
+#include "kerncheck.h"
+
+enum { Q_MAX = 60, DIM_MAX = 512, STRIDE_MAX = 528 };
+
+struct attn_case {
+    int n_q, k_dim, v_dim, k_stride, v_stride;
+    enum kv_type kv;
+    float softcap;
+    int mask;               /* one of the kinds below */
+};
+
+enum { MASK_ALL, MASK_CAUSAL, MASK_WINDOW, MASK_RANDOM, MASKS };
+
+struct outputs {
+    float m[Q_MAX], l[Q_MAX], o[Q_MAX * (DIM_MAX + 5)];
+};
+
+/* ---- the definition ---------------------------------------------------------------- */
+
+static float value_at(const struct attn_seg *s, const void *const *page, int stride, int key, int d)
+{
+    const size_t i = (size_t)(key % KV_PAGE) * (size_t)stride + (size_t)d;
+
+    return s->kv == KV_F32 ? ((const float *)page[key / KV_PAGE])[i]
+                           : f16_to_f32(((const uint16_t *)page[key / KV_PAGE])[i]);
+}
+
+static void plain_row(const struct attn_seg *s, const struct kern *scalar, int row)
+{
+    const int begin = s->k_begin[row], end = s->k_end[row];
+    float p[ATTN_SEGMENT], key_row[DIM_MAX], lanes[16] = { 0 }, m = -INFINITY;
+    float *o = s->o + (size_t)row * s->o_stride;
+
+    for (int key = begin; key < end; key++) {
+        for (int d = 0; d < s->k_dim; d++) {
+            key_row[d] = value_at(s, s->k_page, s->k_stride, key, d);
+        }
+        p[key] = plain_dot(key_row, s->q + s->q_off[row], s->k_dim) * s->scale;
+        if (s->softcap != 0.0f) {
+            float t = p[key] / s->softcap;
+            scalar->unary[UNARY_TANH](&t, &t, 1);
+            p[key] = s->softcap * t;
+        }
+        m = p[key] > m ? p[key] : m;
+    }
+    for (int key = begin; key < end; key++) {
+        p[key] -= m;
+        scalar->unary[UNARY_EXP](&p[key], &p[key], 1);
+        lanes[key % 16] += p[key];
+    }
+    s->m[row] = m;
+    s->l[row] = begin < end ? lane_sum(lanes) : 0.0f;
+    for (int d = 0; d < s->v_dim; d++) {
+        o[d] = 0.0f;
+        for (int key = begin; key < end; key++) {
+            o[d] = fmaf(p[key], value_at(s, s->v_page, s->v_stride, key, d), o[d]);
+        }
+    }
+}
+
+/* ---- one case ------------------------------------------------------------------------ */
+
+/* A page of positions; those outside [lo, hi) are NaN, padding is zero. */
+static void page_fill(void *page, enum kv_type kv, int dim, int stride, int lo, int hi,
+                      struct rng *rng)
+{
+    for (int j = 0; j < KV_PAGE; j++) {
+        for (int d = 0; d < stride; d++) {
+            const float scale = rng_next(rng) % 50 == 0 ? 50.0f : 1.0f;
+            float x = (float)(rng_unit(rng_next(rng)) * 2.0 - 1.0) * scale;
+            const size_t i = (size_t)(j * stride + d);
+
+            x = j < lo || j >= hi ? NAN : d < dim ? x : 0.0f;
+            if (kv == KV_F32) {
+                ((float *)page)[i] = x;
+            } else {
+                ((uint16_t *)page)[i] = f32_to_f16(x);
+            }
+        }
+    }
+}
+
+static void masks_fill(int mask, int n_q, int *begin, int *end, struct rng *rng)
+{
+    const int base = (int)(rng_next(rng) % 200), window = 1 + (int)(rng_next(rng) % 100);
+    const int all = 1 + (int)(rng_next(rng) % ATTN_SEGMENT);
+
+    for (int i = 0; i < n_q; i++) {
+        const int next = base + i / 3 + 1;
+
+        begin[i] = mask == MASK_RANDOM ? (int)(rng_next(rng) % 257)
+            : mask == MASK_WINDOW && next > window ? next - window : 0;
+        end[i] = mask == MASK_RANDOM ? (int)(rng_next(rng) % 257) : mask == MASK_ALL ? all : next;
+        end[i] = end[i] < ATTN_SEGMENT ? end[i] : ATTN_SEGMENT;
+        begin[i] = begin[i] < ATTN_SEGMENT ? begin[i] : ATTN_SEGMENT;
+    }
+}
+
+static int compare(const char *what, const struct kern *k, const struct attn_seg *s,
+                   const struct outputs *a, const struct outputs *b)
+{
+    char name[160];
+
+    snprintf(name, sizeof name, "attention %s (%d rows, heads %d and %d, kv %d, cap %g)", what,
+             s->n_q, s->k_dim, s->v_dim, (int)s->kv, (double)s->softcap);
+    return !(same_floats(name, isa_name(k->isa), a->m, b->m, (size_t)s->n_q)
+             && same_floats(name, isa_name(k->isa), a->l, b->l, (size_t)s->n_q)
+             && same_floats(name, isa_name(k->isa), a->o, b->o, (size_t)s->n_q * s->o_stride));
+}
+
+static int check_case(const struct kern *scalar, const struct kern *k, const struct attn_case *c,
+                      struct rng *rng)
+{
+    static struct outputs plain, want, got;
+    const size_t elem = c->kv == KV_F32 ? 4 : 2;
+    struct guarded pages[2 * ATTN_SEGMENT_PAGES], q;
+    int begin[Q_MAX], end[Q_MAX], lo = ATTN_SEGMENT, hi = 0, failed = 0;
+    size_t q_off[Q_MAX];
+    struct attn_seg s = {
+        .n_q = c->n_q, .k_dim = c->k_dim, .v_dim = c->v_dim, .k_stride = c->k_stride,
+        .v_stride = c->v_stride, .kv = c->kv, .q_off = q_off, .k_begin = begin, .k_end = end,
+        .scale = 0.11f, .softcap = c->softcap, .o_stride = (size_t)c->v_dim + 5,
+    };
+
+    masks_fill(c->mask, c->n_q, begin, end, rng);
+    for (int i = 0; i < c->n_q; i++) {
+        lo = begin[i] < end[i] && begin[i] < lo ? begin[i] : lo;
+        hi = begin[i] < end[i] && end[i] > hi ? end[i] : hi;
+        q_off[i] = (size_t)((i * 7) % c->n_q) * (size_t)c->k_dim;
+    }
+    q = guarded_new((size_t)c->n_q * (size_t)c->k_dim * sizeof(float));
+    fill_floats(q.p, (size_t)c->n_q * (size_t)c->k_dim, FILL_PLAIN, rng);
+    s.q = q.p;
+    for (int p = 0; p < ATTN_SEGMENT_PAGES; p++) {
+        const int first = p * KV_PAGE;
+
+        pages[2 * p] = guarded_new((size_t)KV_PAGE * (size_t)c->k_stride * elem);
+        pages[2 * p + 1] = guarded_new((size_t)KV_PAGE * (size_t)c->v_stride * elem);
+        page_fill(pages[2 * p].p, c->kv, c->k_dim, c->k_stride, lo - first, hi - first, rng);
+        page_fill(pages[2 * p + 1].p, c->kv, c->v_dim, c->v_stride, lo - first, hi - first, rng);
+        /* A page that no row sees may be absent. */
+        const bool seen = lo < first + KV_PAGE && hi > first;
+        s.k_page[p] = seen ? pages[2 * p].p : NULL;
+        s.v_page[p] = seen ? pages[2 * p + 1].p : NULL;
+    }
+    memset(&plain, 0x55, sizeof plain);
+    memset(&want, 0x55, sizeof want);
+    memset(&got, 0x55, sizeof got);
+
+    s.m = plain.m, s.l = plain.l, s.o = plain.o;
+    for (int i = 0; i < s.n_q; i++) {
+        plain_row(&s, scalar, i);
+    }
+    s.m = want.m, s.l = want.l, s.o = want.o;
+    scalar->attn_segment(&s);
+    s.m = got.m, s.l = got.l, s.o = got.o;
+    k->attn_segment(&s);
+    failed += compare("by its formula", scalar, &s, &plain, &want);
+    failed += compare("", k, &s, &want, &got);
+
+    for (int p = 0; p < 2 * ATTN_SEGMENT_PAGES; p++) {
+        guarded_free(&pages[p]);
+    }
+    guarded_free(&q);
+    return failed;
+}
+
+/* Folding in a chain, then the division; a segment without keys changes nothing. */
+static int check_fold(const struct kern *scalar, const struct kern *k, struct rng *rng)
+{
+    enum { N = 77 };
+    float a[N] = { 0 }, b[N] = { 0 }, seg[N], ma = -INFINITY, mb = ma, la = 0.0f, lb = la;
+    int failed = 0;
+
+    for (int i = 0; i < 12; i++) {
+        const float m_s = i == 5 ? -INFINITY : (float)(rng_unit(rng_next(rng)) * 60 - 30);
+        const float l_s = (float)(1 + rng_unit(rng_next(rng)) * 100);
+
+        fill_floats(seg, N, FILL_PLAIN, rng);
+        scalar->attn_fold(&ma, &la, a, m_s, l_s, seg, N);
+        k->attn_fold(&mb, &lb, b, m_s, l_s, seg, N);
+    }
+    failed += !same_floats("fold", isa_name(k->isa), a, b, N) || ma != mb || la != lb;
+    scalar->attn_finish(a, la, N);
+    k->attn_finish(b, lb, N);
+    failed += !same_floats("finish", isa_name(k->isa), a, b, N);
+    k->attn_finish(b, 0.0f, N);
+    for (int i = 0; i < N; i++) {
+        failed += b[i] != 0.0f;
+    }
+    return failed;
+}
+
+int kerncheck_attn(const struct kern *scalar, const struct kern *k)
+{
+    static const int dims[][4] = {  /* k_dim, v_dim, k_stride, v_stride */
+        { 16, 16, 16, 16 }, { 20, 12, 32, 16 }, { 64, 64, 64, 64 }, { 80, 80, 80, 80 },
+        { 96, 96, 112, 128 }, { 128, 128, 128, 128 }, { 256, 128, 256, 128 },
+        { 512, 512, 528, 512 },
+    };
+    static const int n_qs[] = { 1, 2, 3, 4, 5, 6, 7, 8, 12, 13, 24, 25, Q_MAX };
+    struct rng rng = { 13 };
+    int failed = check_fold(scalar, k, &rng), n = 0;
+
+    for (size_t d = 0; d < sizeof dims / sizeof *dims; d++) {
+        for (size_t i = 0; i < sizeof n_qs / sizeof *n_qs; i++) {
+            for (int mask = 0; mask < MASKS; mask++, n++) {
+                const struct attn_case c = {
+                    .n_q = n_qs[i], .k_dim = dims[d][0], .v_dim = dims[d][1],
+                    .k_stride = dims[d][2], .v_stride = dims[d][3],
+                    .kv = (n + mask) % 2 ? KV_F16 : KV_F32, .softcap = n % 3 ? 0.0f : 20.0f,
+                    .mask = mask,
+                };
+                failed += check_case(scalar, k, &c, &rng);
+            }
+        }
+    }
+    return failed;
+}
