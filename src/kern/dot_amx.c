@@ -43,14 +43,10 @@ enum { GROUPS = 2 };
 
 /* ---- activations ----------------------------------------------------------------------------- */
 
-/* 256 values of one token.  Records of one block follow each other token by token, padded to
- * whole tiles; then comes the next block. */
+/* 256 values of one token, a column of dot_avx512.h.  Records of one block follow each other token
+ * by token, padded to whole tiles; then comes the next block. */
 struct record {
-    int8_t q[256];
-    int32_t p16[8], p32[4];  /* pairs of sums as in the walks of q2_K and q4_K */
-    float d;
-    int32_t bias_q3, bias_q6;  /* -124 and -4096 times the sum of all codes */
-    int32_t unused;
+    int32_t row[A256_TILE_ROWS];
 };
 static_assert(sizeof(struct record) == 320, "records are whole cache lines");
 
@@ -72,30 +68,6 @@ static size_t act_bytes_amx(enum act_kind kind, int k, int n_tok)
     return (size_t)(k / 256) * padded(n_tok) * sizeof(struct record);
 }
 
-static void quant_record(const float *x, struct record *r)
-{
-    int32_t s16[16], total = 0;
-    float factor;
-
-    r->d = code_scale(x, 256, &factor);
-    for (int i = 0; i < 16; i++) {
-        const __m128i v = codes16(x + 16 * i, factor);
-        _mm_storeu_si128((void *)(r->q + 16 * i), v);
-        s16[i] = sum16(v);
-        total += s16[i];
-    }
-    for (int s = 0; s < 8; s++) {
-        const struct walk w = walk_at(QT_Q2_K, s / 2, s % 2);
-        r->p16[s] = pair(s16[w.ka / 4], s16[w.kb / 4]);
-    }
-    for (int j = 0; j < 4; j++) {
-        r->p32[j] = pair(s16[4 * j] + s16[4 * j + 1], s16[4 * j + 2] + s16[4 * j + 3]);
-    }
-    r->bias_q3 = -124 * total;
-    r->bias_q6 = -4096 * total;
-    r->unused = 0;
-}
-
 static void act_quant_amx(enum act_kind kind, const float *x, size_t ldx, int k, int n_tok, int t0,
                           int t1, void *act)
 {
@@ -108,7 +80,7 @@ static void act_quant_amx(enum act_kind kind, const float *x, size_t ldx, int k,
 
     for (int b = 0; b < k / 256; b++, r += step) {
         for (int t = t0; t < t1; t++) {
-            quant_record(x + (size_t)t * ldx + 256 * (size_t)b, r + t);
+            quant_256(x + (size_t)t * ldx + 256 * (size_t)b, r[t].row, true);
         }
         memset(r + t1, 0, (end - (size_t)t1) * sizeof *r);
     }
@@ -275,7 +247,7 @@ struct sums {
 INLINE void products(uint32_t type, enum mode mode, const struct unit *u, int k)
 {
     const struct planes *w0 = u->w[0], *w1 = u->w[1];
-    const int8_t *a0 = u->a[0]->q + 64 * k, *a1 = u->a[1]->q + 64 * k;
+    const int32_t *a0 = u->a[0]->row + 16 * k, *a1 = u->a[1]->row + 16 * k;
     const size_t step = sizeof(struct record);
 
     _tile_loadd(4, a0, step);
@@ -345,15 +317,15 @@ INLINE void float_step(uint32_t type, const struct planes *w, const struct recor
 {
     const struct record *r = a + i;
     float *out = y + GROUPS * PANEL_ROWS * i;
-    const __m512 da = _mm512_set1_ps(r->d);
+    const __m512 da = _mm512_castsi512_ps(_mm512_set1_epi32(r->row[A256_D]));
     __m512i s = _mm512_load_si512(c[0] + 16 * i);
 
     if (type == QT_Q4_K || type == QT_Q5_K) {
         s = _mm512_slli_epi32(s, 3);
     } else if (type == QT_Q6_K) {
-        s = _mm512_add_epi32(_mm512_slli_epi32(s, 6), _mm512_set1_epi32(r->bias_q6));
+        s = _mm512_add_epi32(_mm512_slli_epi32(s, 6), _mm512_set1_epi32(r->row[A256_B6]));
     } else if (type == QT_Q3_K) {
-        s = _mm512_add_epi32(s, _mm512_set1_epi32(r->bias_q3));
+        s = _mm512_add_epi32(s, _mm512_set1_epi32(r->row[A256_B3]));
     }
     s = _mm512_add_epi32(s, _mm512_load_si512(c[1] + 16 * i));
 
@@ -361,7 +333,7 @@ INLINE void float_step(uint32_t type, const struct planes *w, const struct recor
                                  _mm512_load_ps(out));
     if (has_min(type)) {
         const int pairs = type == QT_Q2_K ? 8 : 4;
-        const int32_t *sums = type == QT_Q2_K ? r->p16 : r->p32;
+        const int32_t *sums = r->row + (type == QT_Q2_K ? A256_P16 : A256_P32);
         __m512i m = _mm512_setzero_si512();
         UNROLL
         for (int j = 0; j < pairs; j++) {

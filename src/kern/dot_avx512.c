@@ -27,31 +27,8 @@ enum { PIECE_BYTES = 512 * 1024 };
 
 /* ---- activations -------------------------------------------------------------------------------
  *
- * A group of n tokens: for each block of K a record of rows of n dwords, one dword per token. */
-
-/* Rows of a record of 32 values.  s is the sum of the codes. */
-enum {
-    A32_Q = 0,      /* 8: codes, four to a dword */
-    A32_D = 8,      /* scale */
-    A32_S = 9,      /* s as float */
-    A32_S8 = 10,    /* -8 * s, then -16 * s and -128 * s: what the bias of the codes adds */
-    A32_S16 = 11,
-    A32_S128 = 12,
-    A32_ROWS = 13
-};
-
-/* Rows of a record of 256 values.  Pairs are int16, a low and b high, in the order of the walk
- * (unpack_avx512.h); s16 and s32 are sums of 16 and 32 codes. */
-enum {
-    A256_Q = 0,     /* 64: codes */
-    A256_D = 64,    /* scale */
-    A256_P16 = 65,  /* 8: pairs of s16, walk of q2_K */
-    A256_P32 = 73,  /* 4: pairs of s32, walk of q4_K */
-    A256_Q4K = 77,  /* 4 x 2: -8 * s32, -128 * s32 */
-    A256_Q3K = 85,  /* 8 x 2: -4 * s16, -16 * s16 */
-    A256_Q6K = 101, /* 8 x 2: -32 * s16 each */
-    A256_ROWS = 117
-};
+ * A group of n tokens: for each block of K the columns (dot_avx512.h) of the tokens side by side,
+ * rows of n dwords. */
 
 static int act_block(enum act_kind kind)
 {
@@ -69,61 +46,41 @@ size_t act_bytes_avx512(enum act_kind kind, int k, int n_tok)
     return align_up(4 * rows * (size_t)n_tok, 64);
 }
 
-INLINE int32_t float_bits(float x)
+/* Row r of eight columns, with row r + 8 behind it: lanes (a, b) and (a, b) of 16 bytes. */
+INLINE void put_rows(int32_t *out, __m512i v, int r, int rows)
 {
-    return _mm_cvtsi128_si32(_mm_castps_si128(_mm_set_ss(x)));
+    if (r < rows) {
+        _mm256_storeu_si256((void *)(out + GROUP * r), _mm512_castsi512_si256(v));
+    }
+    if (r + 8 < rows) {
+        _mm256_storeu_si256((void *)(out + GROUP * (r + 8)), _mm512_extracti64x4_epi64(v, 1));
+    }
 }
 
-/* One token's part of a record: column r of rows that are n dwords apart. */
-INLINE void quant_32(const float *x, int32_t *r, int n)
+/* 16 rows (or `rows` of them) of eight columns that are `step` dwords apart. */
+INLINE void interleave_8(const int32_t *column, int step, int rows, int32_t *out)
 {
-    int32_t q[8];
-    float factor;
-    const float d = code_scale(x, 32, &factor);
-    const __m128i lo = codes16(x, factor), hi = codes16(x + 16, factor);
-    const int32_t s = sum16(lo) + sum16(hi);
+    const __m512i even = _mm512_setr_epi64(0, 1, 8, 9, 4, 5, 12, 13);
+    const __m512i odd = _mm512_setr_epi64(2, 3, 10, 11, 6, 7, 14, 15);
+    __m512i v[2][4];
 
-    _mm_storeu_si128((void *)q, lo);
-    _mm_storeu_si128((void *)(q + 4), hi);
-    for (int i = 0; i < 8; i++) {
-        r[(A32_Q + i) * n] = q[i];
+    UNROLL
+    for (int h = 0; h < 2; h++) {  /* lane l of v[h][j]: row 4 * l + j of tokens 4 * h .. + 3 */
+        const int32_t *c = column + 4 * h * step;
+        const __m512i c0 = _mm512_loadu_si512(c), c1 = _mm512_loadu_si512(c + step);
+        const __m512i c2 = _mm512_loadu_si512(c + 2 * step);
+        const __m512i c3 = _mm512_loadu_si512(c + 3 * step);
+        const __m512i a = _mm512_unpacklo_epi32(c0, c1), b = _mm512_unpacklo_epi32(c2, c3);
+        const __m512i d = _mm512_unpackhi_epi32(c0, c1), e = _mm512_unpackhi_epi32(c2, c3);
+        v[h][0] = _mm512_unpacklo_epi64(a, b);
+        v[h][1] = _mm512_unpackhi_epi64(a, b);
+        v[h][2] = _mm512_unpacklo_epi64(d, e);
+        v[h][3] = _mm512_unpackhi_epi64(d, e);
     }
-    r[A32_D * n] = float_bits(d);
-    r[A32_S * n] = float_bits((float)s);
-    r[A32_S8 * n] = -8 * s;
-    r[A32_S16 * n] = -16 * s;
-    r[A32_S128 * n] = -128 * s;
-}
-
-INLINE void quant_256(const float *x, int32_t *r, int n)
-{
-    int32_t q[64], s16[16];
-    float factor;
-    const float d = code_scale(x, 256, &factor);
-
-    for (int i = 0; i < 16; i++) {
-        const __m128i v = codes16(x + 16 * i, factor);
-        _mm_storeu_si128((void *)(q + 4 * i), v);
-        s16[i] = sum16(v);
-    }
-    for (int i = 0; i < 64; i++) {
-        r[(A256_Q + i) * n] = q[i];
-    }
-    r[A256_D * n] = float_bits(d);
+    UNROLL
     for (int j = 0; j < 4; j++) {
-        const int32_t a = s16[4 * j] + s16[4 * j + 1], b = s16[4 * j + 2] + s16[4 * j + 3];
-        r[(A256_P32 + j) * n] = pair(a, b);
-        r[(A256_Q4K + 2 * j) * n] = -8 * a;
-        r[(A256_Q4K + 2 * j + 1) * n] = -128 * b;
-    }
-    for (int s = 0; s < 8; s++) {
-        const struct walk w2 = walk_at(QT_Q2_K, s / 2, s % 2), w6 = walk_at(QT_Q6_K, s / 2, s % 2);
-        const int32_t a = s16[w2.ka / 4], b = s16[w2.kb / 4];
-        r[(A256_P16 + s) * n] = pair(a, b);
-        r[(A256_Q3K + 2 * s) * n] = -4 * a;
-        r[(A256_Q3K + 2 * s + 1) * n] = -16 * b;
-        r[(A256_Q6K + 2 * s) * n] = -32 * s16[w6.ka / 4];
-        r[(A256_Q6K + 2 * s + 1) * n] = -32 * s16[w6.kb / 4];
+        put_rows(out, _mm512_permutex2var_epi64(v[0][j], even, v[1][j]), j, rows);
+        put_rows(out, _mm512_permutex2var_epi64(v[0][j], odd, v[1][j]), 4 + j, rows);
     }
 }
 
@@ -132,15 +89,29 @@ INLINE void quant_group(enum act_kind kind, const float *x, size_t ldx, int k, i
                         int32_t *act)
 {
     const int block = act_block(kind), rows = act_rows(kind);
-    int32_t *r = act + (size_t)(k / block) * (size_t)rows * (size_t)t;
+    const int step = kind == ACT_Q32 ? COLUMN_32 : COLUMN_256;
+    _Alignas(64) int32_t column[GROUP * COLUMN_256];
+    int32_t *out = act + (size_t)(k / block) * (size_t)rows * (size_t)t;
 
-    for (int i = 0; i < k; i += block, r += rows * n) {
+    for (int i = 0; i < k; i += block, out += rows * n) {
         for (int j = 0; j < n; j++) {
             const float *v = x + (size_t)(t + j) * ldx + i;
             if (kind == ACT_Q32) {
-                quant_32(v, r + j, n);
+                quant_32(v, column + step * j);
             } else {
-                quant_256(v, r + j, n);
+                quant_256(v, column + step * j, false);
+            }
+        }
+        if (n == GROUP) {
+            UNROLL
+            for (int r = 0; r < rows; r += 16) {
+                interleave_8(column + r, step, rows - r, out + GROUP * r);
+            }
+        } else {
+            for (int r = 0; r < rows; r++) {
+                for (int j = 0; j < n; j++) {
+                    out[n * r + j] = column[step * j + r];
+                }
             }
         }
     }
@@ -151,10 +122,18 @@ void act_quant_avx512(enum act_kind kind, const float *x, size_t ldx, int k, int
 {
     assert(t0 % 16 == 0 && (t1 % 16 == 0 || t1 == n_tok));
     for (int t = t0; t < t1; t += GROUP) {
-        if (t1 - t >= GROUP) {
-            quant_group(kind, x, ldx, k, t, GROUP, act);
+        const int n = t1 - t < GROUP ? t1 - t : GROUP;
+
+        if (kind == ACT_Q32) {
+            if (n == GROUP) {
+                quant_group(ACT_Q32, x, ldx, k, t, GROUP, act);
+            } else {
+                quant_group(ACT_Q32, x, ldx, k, t, n, act);
+            }
+        } else if (n == GROUP) {
+            quant_group(ACT_Q256, x, ldx, k, t, GROUP, act);
         } else {
-            quant_group(kind, x, ldx, k, t, t1 - t, act);
+            quant_group(ACT_Q256, x, ldx, k, t, n, act);
         }
     }
 }

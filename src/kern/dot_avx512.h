@@ -1,4 +1,8 @@
-/* dot_avx512.h - what the AVX-512 tier lends to the AMX tier. */
+/* dot_avx512.h - quantised activations of the AVX-512 and AMX tiers.
+ *
+ * Quantising writes one block of one token as a column of dwords: codes, scale, and
+ * the sums that products need, ready to be broadcast.  The VNNI kernels interleave the
+ * columns of a group of tokens; AMX tiles read them one after another. */
 #ifndef DOT_AVX512_H
 #define DOT_AVX512_H
 
@@ -13,20 +17,44 @@ void act_quant_avx512(enum act_kind kind, const float *x, size_t ldx, int k, int
 kern_mm_fn mm_q4_0_avx512, mm_q4_1_avx512, mm_q5_0_avx512, mm_q5_1_avx512, mm_q8_0_avx512;
 kern_mm_fn mm_q2_K_avx512, mm_q3_K_avx512, mm_q4_K_avx512, mm_q5_K_avx512, mm_q6_K_avx512;
 
-/* Scale of a block of n values, n a multiple of 16, and the factor that makes codes of them.
+/* Rows of a column of 32 values.  s is the sum of the codes. */
+enum {
+    A32_Q = 0,      /* 8: codes, four to a dword */
+    A32_D = 8,      /* scale */
+    A32_S = 9,      /* s as float */
+    A32_S8 = 10,    /* -8 * s, then -16 * s and -128 * s: what the bias of the codes adds */
+    A32_S16 = 11,
+    A32_S128 = 12,
+    A32_ROWS = 13
+};
+
+/* Rows of a column of 256 values.  Pairs are int16, a low and b high, in the order of the walk
+ * (unpack_avx512.h); s16 and s32 are sums of 16 and 32 codes. */
+enum {
+    A256_Q = 0,     /* 64: codes */
+    A256_P16 = 64,  /* 8: pairs of s16, walk of q2_K */
+    A256_P32 = 72,  /* 4: pairs of s32, walk of q4_K */
+    A256_D = 76,    /* scale */
+    A256_B3 = 77,   /* AMX: -124 and -4096 times the sum of all codes */
+    A256_B6 = 78,
+    A256_TILE_ROWS = 80,  /* AMX needs nothing behind */
+    A256_Q3K = 80,  /* 8 x 2: -4 * s16, -16 * s16 */
+    A256_Q6K = 96,  /* 8 x 2: -32 * s16 each */
+    A256_Q4K = 112, /* 4 x 2: -8 * s32, -128 * s32 */
+    A256_ROWS = 120
+};
+
+/* Dwords that quantising writes, whole vectors. */
+enum { COLUMN_32 = 16, COLUMN_256 = 128 };
+
+/* Scale of a block whose largest magnitude has these bits, and the factor that makes codes of it.
  *
  * The maximum is taken over bit patterns without sign, so that infinity and NaN come out on
- * top: such a block has that scale and codes 0.  Where 127 / amax overflows, it counts as zero. */
-INLINE float code_scale(const float *x, int n, float *factor)
+ * top: such a block has that scale and codes 0.  Where 127 / amax overflows, it counts as zero.
+ * A factor of 0 says that the codes are 0. */
+INLINE float code_scale(__m512i max_bits, float *factor)
 {
-    const __m512i sign = _mm512_set1_epi32(INT32_MIN);
-    __m512i m = _mm512_setzero_si512();
-
-    for (int i = 0; i < n; i += 16) {
-        const __m512i v = _mm512_castps_si512(_mm512_loadu_ps(x + i));
-        m = _mm512_max_epu32(m, _mm512_andnot_si512(sign, v));
-    }
-    const int32_t top = (int32_t)_mm512_reduce_max_epu32(m);
+    const int32_t top = (int32_t)_mm512_reduce_max_epu32(max_bits);
     const float amax = _mm_cvtss_f32(_mm_castsi128_ps(_mm_cvtsi32_si128(top)));
     const float f = 127.0f / amax;
 
@@ -41,26 +69,112 @@ INLINE float code_scale(const float *x, int n, float *factor)
     return amax / 127.0f;
 }
 
-/* 16 codes, four to a dword; all zero for factor 0. */
-INLINE __m128i codes16(const float *x, float factor)
+INLINE __m512i abs_bits(const float *x)
 {
-    const __m512 v = _mm512_mul_ps(_mm512_loadu_ps(x), _mm512_set1_ps(factor));
-    const __mmask16 some = factor != 0.0f ? 0xFFFF : 0;
-    return _mm512_maskz_cvtepi32_epi8(some, _mm512_cvtps_epi32(v));
+    return _mm512_and_si512(_mm512_castps_si512(_mm512_loadu_ps(x)), _mm512_set1_epi32(INT32_MAX));
 }
 
-/* Sum of 16 codes. */
-INLINE int32_t sum16(__m128i q)
+/* 16 codes as dwords; the factor is not 0. */
+INLINE __m512i codes16(const float *x, __m512 factor)
 {
-    __m128i s = _mm_dpbusd_epi32(_mm_setzero_si128(), _mm_set1_epi8(1), q);
+    return _mm512_cvtps_epi32(_mm512_mul_ps(_mm512_loadu_ps(x), factor));
+}
+
+INLINE void quant_32(const float *x, int32_t *column)
+{
+    float factor;
+    const float d = code_scale(_mm512_max_epu32(abs_bits(x), abs_bits(x + 16)), &factor);
+    __m128i lo = _mm_setzero_si128(), hi = lo;
+
+    if (factor != 0.0f) {
+        const __m512 f = _mm512_set1_ps(factor);
+        lo = _mm512_cvtepi32_epi8(codes16(x, f));
+        hi = _mm512_cvtepi32_epi8(codes16(x + 16, f));
+    }
+    _mm_storeu_si128((void *)column, lo);
+    _mm_storeu_si128((void *)(column + 4), hi);
+
+    const __m128i ones = _mm_set1_epi8(1);
+    __m128i s = _mm_dpbusd_epi32(_mm_dpbusd_epi32(_mm_setzero_si128(), ones, lo), ones, hi);
     s = _mm_add_epi32(s, _mm_shuffle_epi32(s, 0x4E));
-    s = _mm_add_epi32(s, _mm_shuffle_epi32(s, 0xB1));
-    return _mm_cvtsi128_si32(s);
+    s = _mm_add_epi32(s, _mm_shuffle_epi32(s, 0xB1));  /* the sum in every lane */
+
+    const __m128 head = _mm_move_ss(_mm_cvtepi32_ps(s), _mm_set_ss(d));
+    const __m128i tail = _mm_mullo_epi32(s, _mm_setr_epi32(-8, -16, -128, 0));
+    _mm_storeu_si128((void *)(column + A32_D), _mm_castps_si128(head));
+    _mm_storeu_si128((void *)(column + A32_S8), tail);
 }
 
-INLINE int32_t pair(int32_t low, int32_t high)
+/* The sums of 16 codes, in order; q: [4] vectors of 64 codes. */
+INLINE __m512i sums_of_16(const __m512i *q)
 {
-    return (int32_t)((uint32_t)(uint16_t)low | (uint32_t)high << 16);
+    __m512i v[4];
+
+    UNROLL
+    for (int j = 0; j < 4; j++) {  /* then lane l of v[j] has s16[4 * j + l] in all four dwords */
+        v[j] = _mm512_dpbusd_epi32(_mm512_setzero_si512(), _mm512_set1_epi8(1), q[j]);
+        v[j] = _mm512_add_epi32(v[j], _mm512_shuffle_epi32(v[j], (_MM_PERM_ENUM)0x4E));
+        v[j] = _mm512_add_epi32(v[j], _mm512_shuffle_epi32(v[j], (_MM_PERM_ENUM)0xB1));
+    }
+    const __m512i a = _mm512_mask_blend_epi32(0xAAAA, v[0], v[1]);
+    const __m512i b = _mm512_mask_blend_epi32(0xAAAA, v[2], v[3]);
+    const __m512i order = _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
+    return _mm512_permutexvar_epi32(order, _mm512_mask_blend_epi32(0xCCCC, a, b));
+}
+
+INLINE void quant_256(const float *x, int32_t *column, bool for_tiles)
+{
+    /* Sub-blocks a and b of the steps of the walks of q2_K and q6_K. */
+    const __m512i walk2 = _mm512_setr_epi32(0, 2, 4, 6, 1, 3, 5, 7, 8, 10, 12, 14, 9, 11, 13, 15);
+    const __m512i walk6 = _mm512_setr_epi32(0, 4, 2, 6, 1, 5, 3, 7, 8, 12, 10, 14, 9, 13, 11, 15);
+    /* Packing to bytes works within lanes: dword i of vector j to its place. */
+    const __m512i order = _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
+    const __m512i zero = _mm512_setzero_si512();
+    __m512i q[4] = { zero, zero, zero, zero }, top = zero;
+    float factor;
+
+    for (int i = 0; i < 256; i += 16) {
+        top = _mm512_max_epu32(top, abs_bits(x + i));
+    }
+    const float d = code_scale(top, &factor);
+    if (factor != 0.0f) {
+        const __m512 f = _mm512_set1_ps(factor);
+        UNROLL
+        for (int j = 0; j < 4; j++) {
+            const float *v = x + 64 * j;
+            const __m512i lo = _mm512_packs_epi32(codes16(v, f), codes16(v + 16, f));
+            const __m512i hi = _mm512_packs_epi32(codes16(v + 32, f), codes16(v + 48, f));
+            q[j] = _mm512_permutexvar_epi32(order, _mm512_packs_epi16(lo, hi));
+        }
+    }
+    UNROLL
+    for (int j = 0; j < 4; j++) {
+        _mm512_storeu_si512(column + A256_Q + 16 * j, q[j]);
+    }
+
+    const __m512i s16 = sums_of_16(q), by2 = _mm512_permutexvar_epi32(walk2, s16);
+    const __m512i twos = _mm512_add_epi32(s16, _mm512_srli_epi64(s16, 32));
+    const __m256i s32 = _mm512_cvtepi64_epi32(twos);
+    _mm256_storeu_si256((void *)(column + A256_P16), _mm512_cvtepi32_epi16(by2));
+    _mm_storeu_si128((void *)(column + A256_P32), _mm256_cvtepi32_epi16(s32));
+
+    const int32_t total = for_tiles ? _mm512_reduce_add_epi32(s16) : 0;
+    const __m128i biases = _mm_setr_epi32(0, -124 * total, -4096 * total, 0);
+    const __m128 head = _mm_move_ss(_mm_castsi128_ps(biases), _mm_set_ss(d));
+    _mm_storeu_ps((float *)(column + A256_D), head);
+    if (!for_tiles) {
+        const __m512i by6 = _mm512_permutexvar_epi32(walk6, s16);
+        const __m512i shift3 = _mm512_set4_epi32(4, 2, 4, 2);
+        const __m256i shift4 = _mm256_setr_epi32(3, 7, 3, 7, 3, 7, 3, 7);
+        const __m256i start4 = _mm256_sub_epi32(_mm256_setzero_si256(),
+                                                _mm256_sllv_epi32(s32, shift4));
+
+        _mm512_storeu_si512(column + A256_Q3K,
+                            _mm512_sub_epi32(zero, _mm512_sllv_epi32(by2, shift3)));
+        _mm512_storeu_si512(column + A256_Q6K,
+                            _mm512_sub_epi32(zero, _mm512_slli_epi32(by6, 5)));
+        _mm256_storeu_si256((void *)(column + A256_Q4K), start4);
+    }
 }
 
 #endif
