@@ -29,7 +29,16 @@ ALWAYS_INLINE void ask(const uint8_t *line)
     _mm_prefetch((const char *)line + NEAR_BYTES, _MM_HINT_T0);
 }
 
-/* Asks for the lines from *line to end, each once over the run of a kernel. */
+ALWAYS_INLINE void ask_lines(const uint8_t **line, int n)
+{
+    for (int i = 0; i < n; i++, *line += 64) {
+        ask(*line);
+    }
+}
+
+/* Asks for the lines from *line to end, each once over the run of a kernel.  No place
+ * for this loop inside the arithmetic: the compiler moves what it can below the loop,
+ * all loads stay above, and everything goes over the stack. */
 ALWAYS_INLINE void ask_until(const uint8_t **line, const uint8_t *end)
 {
     for (; *line < end; *line += 64) {
@@ -87,10 +96,13 @@ ALWAYS_INLINE __m256 halves(const uint8_t *p, int half)
     return _mm256_cvtph_ps(load_128(p + 16 * half));
 }
 
-/* sum += products of unsigned codes, in 16 bits */
+/* sum += products of unsigned codes, in 16 bits.  The empty statement hides the sum from
+ * the compiler, which would otherwise regroup the additions and then lack registers. */
 ALWAYS_INLINE __m256i add_products(__m256i sum, __m256i codes, __m256i act)
 {
-    return _mm256_add_epi16(sum, _mm256_maddubs_epi16(codes, act));
+    sum = _mm256_add_epi16(sum, _mm256_maddubs_epi16(codes, act));
+    __asm__("" : "+x"(sum));
+    return sum;
 }
 
 /* sum += pairs of 16 bits times pairs of 16 bits */
@@ -159,35 +171,40 @@ ALWAYS_INLINE __m256i min_sum(uint32_t id, const __m256i min[8][2], int half, co
 
 /* ---- one token -------------------------------------------------------------------- */
 
-/* S of a block of 32 weights for 16 rows. */
-ALWAYS_INLINE void sum_32(uint32_t id, const uint8_t *p, const int32_t *a, __m256i sum[2])
+/* S of a block of 32 weights for 16 rows.  Asks for a line per step, which leaves at
+ * most two of a panel. */
+ALWAYS_INLINE void sum_32(uint32_t id, const uint8_t *p, const int32_t *a, const uint8_t **line,
+                          __m256i sum[2])
 {
     const struct shape s = shape_of(id);
     const __m256i ones = _mm256_set1_epi16(1);
 
     if (id == QT_Q8_0) {
         sum[0] = sum[1] = _mm256_setzero_si256();
+#pragma GCC unroll 8
         for (int col = 0; col < 8; col++) {
             const __m256i x = dword(a + A32_Q + col);
+            ask_lines(line, 1);
             for (int half = 0; half < 2; half++) {
-                __m256i v[4];
-                codes_of(id, p, 0, col, half, v);
-                sum[half] = add_signed(sum[half], v[0], _mm256_abs_epi8(v[0]), x);
+                const __m256i v = codes_of(id, p, 0, col, 0, half);
+                sum[half] = add_signed(sum[half], v, _mm256_abs_epi8(v), x);
             }
         }
         return;
     }
-    __m256i words[2][2];  /* [plane][half] */
+    __m256i words[2][2];  /* [chain][half] */
     words[0][0] = words[0][1] = start_32(id, a, 1, 0);
     words[1][0] = words[1][1] = _mm256_setzero_si256();
     const bool one_chain = s.chain == 8;
+#pragma GCC unroll 4
     for (int col = 0; col < 4; col++) {
-        const __m256i x0 = dword(a + A32_Q + col), x1 = dword(a + A32_Q + 4 + col);
-        for (int half = 0; half < 2; half++) {
-            __m256i v[4], *second = &words[one_chain ? 0 : 1][half];
-            codes_of(id, p, 0, col, half, v);
-            words[0][half] = add_products(words[0][half], v[0], x0);
-            *second = add_products(*second, v[1], x1);
+        ask_lines(line, 1);
+#pragma GCC unroll 2
+        for (int pl = 0; pl < 2; pl++) {
+            const __m256i x = dword(a + A32_Q + 4 * pl + col);
+            __m256i *chain = words[one_chain ? 0 : pl];
+            chain[0] = add_products(chain[0], codes_of(id, p, 0, col, pl, 0), x);
+            chain[1] = add_products(chain[1], codes_of(id, p, 0, col, pl, 1), x);
         }
     }
     for (int half = 0; half < 2; half++) {
@@ -198,14 +215,20 @@ ALWAYS_INLINE void sum_32(uint32_t id, const uint8_t *p, const int32_t *a, __m25
     }
 }
 
-/* One unit of a K panel: sum[half] += scale * code * activation.  Asks for one line
- * at every step. */
+/* Lines that a unit of a K panel asks for, spread over its steps. */
+ALWAYS_INLINE int unit_lines(uint32_t id)
+{
+    return (int)panel_bytes(id) / 256;
+}
+
+/* One unit of a K panel: sum[half] += scale * code * activation. */
 ALWAYS_INLINE void add_unit(uint32_t id, const uint8_t *p, int unit, const int32_t *a,
                             const struct scales *sc, const uint8_t **line, __m256i sum[2])
 {
     const struct shape s = shape_of(id);
     const int base = unit / 2 * s.unit_k + unit % 2 * s.half_unit_k;
 
+#pragma GCC unroll 2
     for (int first = 0; first < s.cols; first += s.chain) {
         __m256i words[4][2];
         for (int pl = 0; pl < s.planes; pl++) {
@@ -213,16 +236,14 @@ ALWAYS_INLINE void add_unit(uint32_t id, const uint8_t *p, int unit, const int32
             words[pl][0] = words[pl][1] = id == QT_Q6_K ? dword(a + A256_START_32 + group)
                                                         : _mm256_setzero_si256();
         }
+#pragma GCC unroll 8
         for (int col = first; col < first + s.chain; col++) {
-            __m256i low[4], high[4];
-            codes_of(id, p, unit, col, 0, low);
-            codes_of(id, p, unit, col, 1, high);
-            ask(*line);
-            *line += 64;
+            ask_lines(line, unit_lines(id) * (col + 1) / s.cols - unit_lines(id) * col / s.cols);
+#pragma GCC unroll 4
             for (int pl = 0; pl < s.planes; pl++) {
                 const __m256i x = dword(a + A256_Q + base + pl * s.plane_k + col);
-                words[pl][0] = add_products(words[pl][0], low[pl], x);
-                words[pl][1] = add_products(words[pl][1], high[pl], x);
+                words[pl][0] = add_products(words[pl][0], codes_of(id, p, unit, col, pl, 0), x);
+                words[pl][1] = add_products(words[pl][1], codes_of(id, p, unit, col, pl, 1), x);
             }
         }
         for (int pl = 0; pl < s.planes; pl++) {
@@ -241,11 +262,11 @@ ALWAYS_INLINE void block_256(uint32_t id, const uint8_t *p, const int32_t *a,
     __m256i sum[2] = { _mm256_setzero_si256(), _mm256_setzero_si256() };
     struct scales sc;
 
+    ask_until(line, p + panel_bytes(id) - 64 * 4 * (size_t)unit_lines(id));
     scales_of(id, p, &sc);
-#pragma GCC unroll 4
+#pragma GCC unroll 1
     for (int unit = 0; unit < 4; unit++) {
         add_unit(id, p, unit, a, &sc, line, sum);
-        ask_until(line, p + panel_bytes(id) / 4 * (size_t)(unit + 1));
     }
     for (int half = 0; half < 2; half++) {
         __m256i mins = _mm256_setzero_si256();
@@ -267,8 +288,8 @@ ALWAYS_INLINE void block_32(uint32_t id, const uint8_t *p, const int32_t *a,
     const __m256 da = dword_float(a + A32_D);
     __m256i sum[2];
 
-    sum_32(id, p, a, sum);
-    ask_until(line, p + panel_bytes(id));
+    ask_until(line, p + panel_bytes(id) - 64 * (id == QT_Q8_0 ? 8 : 4));
+    sum_32(id, p, a, line, sum);
     for (int half = 0; half < 2; half++) {
         acc[half] = step(acc[half], halves(p, half), da, _mm256_cvtepi32_ps(sum[half]));
         if (with_min(id)) {
@@ -331,12 +352,10 @@ ALWAYS_INLINE void unpack_panel(uint32_t id, const uint8_t *p, int block, struct
     for (int unit = 0; unit < s.units; unit++) {
         const int base = block * 8 + unit / 2 * s.unit_k + unit % 2 * s.half_unit_k;
         for (int col = 0; col < s.cols; col++) {
-            for (int half = 0; half < 2; half++) {
-                __m256i v[4];
-                codes_of(id, p, unit, col, half, v);
-                for (int pl = 0; pl < s.planes; pl++) {
-                    u->code[base + pl * s.plane_k + col][half] = v[pl];
-                }
+            for (int pl = 0; pl < s.planes; pl++) {
+                __m256i *code = u->code[base + pl * s.plane_k + col];
+                code[0] = codes_of(id, p, unit, col, pl, 0);
+                code[1] = codes_of(id, p, unit, col, pl, 1);
             }
         }
     }

@@ -80,14 +80,11 @@ ALWAYS_INLINE struct shape shape_of(uint32_t id)
     }
 }
 
-/* ---- codes: panel, unit, step, half of the rows -> one vector per plane ---------- */
+/* ---- codes: panel, unit, step, plane, half of the rows -> 8 rows x 4 codes --------- */
 
-ALWAYS_INLINE void codes_nibbles(const uint8_t *q, int col, int half, __m256i v[4])
+ALWAYS_INLINE __m256i codes_nibbles(const uint8_t *q, int col, int plane, int half)
 {
-    const __m256i x = load_256(q + 64 * col + 32 * half);
-
-    v[0] = right_and(x, 0, 15);
-    v[1] = right_and(x, 4, 15);
+    return right_and(load_256(q + 64 * col + 32 * half), 4 * plane, 15);
 }
 
 /* Sixteen where the bit of a lane is set; mask: 32 bits, lane i has bit i. */
@@ -104,76 +101,74 @@ ALWAYS_INLINE __m256i fifth_bits(const uint8_t *mask)
 }
 
 /* h: eight masks of 64 bits, q behind them. */
-ALWAYS_INLINE void codes_five_bits(const uint8_t *h, int col, int half, __m256i v[4])
+ALWAYS_INLINE __m256i codes_five_bits(const uint8_t *h, int col, int plane, int half)
 {
-    codes_nibbles(h + 64, col, half, v);
-    v[0] = _mm256_or_si256(v[0], fifth_bits(h + 8 * col + 4 * half));
-    v[1] = _mm256_or_si256(v[1], fifth_bits(h + 8 * (col + 4) + 4 * half));
+    return _mm256_or_si256(codes_nibbles(h + 64, col, plane, half),
+                           fifth_bits(h + 8 * (col + 4 * plane) + 4 * half));
 }
 
-ALWAYS_INLINE void codes_q2_k(const uint8_t *p, int unit, int col, int half, __m256i v[4])
+ALWAYS_INLINE __m256i codes_q2_k(const uint8_t *p, int unit, int col, int plane, int half)
 {
-    const __m256i x = load_256(p + 320 + 64 * (8 * (unit / 2) + 4 * (unit % 2) + col) + 32 * half);
-    const __m256i y = _mm256_srli_epi16(x, 4);
+    const int c = 8 * (unit / 2) + 4 * (unit % 2) + col;
+    const __m256i x = load_256(p + 320 + 64 * c + 32 * half);
 
-    v[0] = right_and(x, 0, 3);
-    v[1] = right_and(x, 0, 12);
-    v[2] = right_and(y, 0, 3);
-    v[3] = right_and(y, 0, 12);
+    return right_and(x, plane / 2 * 4, plane % 2 == 0 ? 3 : 12);
 }
 
-ALWAYS_INLINE void codes_q3_k(const uint8_t *p, int unit, int col, int half, __m256i v[4])
+ALWAYS_INLINE __m256i codes_q3_k(const uint8_t *p, int unit, int col, int plane, int half)
 {
     const int c = 4 * (unit % 2) + col;
     const __m256i x = load_256(p + 736 + 64 * (8 * (unit / 2) + c) + 32 * half);
-    const __m256i y = _mm256_srli_epi16(x, 4);
-    __m256i h = load_256(p + 224 + 64 * c + 32 * half);
+    const __m256i h = load_256(p + 224 + 64 * c + 32 * half);
+    /* Bits 0..3 are the third bits of planes 0..3. */
+    const __m256i bits = _mm256_srli_epi16(h, 4 * (unit / 2));
 
-    h = _mm256_srli_epi16(h, 4 * (unit / 2));  /* third bits of planes 0..3 in bits 0..3 */
-    v[0] = _mm256_or_si256(right_and(x, 0, 3), left_and(h, 2, 4));
-    v[1] = _mm256_or_si256(right_and(x, 0, 12), left_and(h, 3, 16));
-    v[2] = _mm256_or_si256(right_and(y, 0, 3), right_and(h, 0, 4));
-    v[3] = _mm256_or_si256(right_and(y, 0, 12), left_and(h, 1, 16));
+    switch (plane) {
+    case 0: return _mm256_or_si256(right_and(x, 0, 3), left_and(bits, 2, 4));
+    case 1: return _mm256_or_si256(right_and(x, 0, 12), left_and(bits, 3, 16));
+    case 2: return _mm256_or_si256(right_and(x, 4, 3), right_and(bits, 0, 4));
+    default: return _mm256_or_si256(right_and(x, 4, 12), left_and(bits, 1, 16));
+    }
 }
 
-ALWAYS_INLINE void codes_q5_k(const uint8_t *p, int unit, int col, int half, __m256i v[4])
+ALWAYS_INLINE __m256i codes_q5_k(const uint8_t *p, int unit, int col, int plane, int half)
 {
     const __m256i h = load_256(p + 256 + 64 * col + 32 * half);
-    const int bit = 2 * unit;
+    /* Bits 0 and 1 are the fifth bits of the planes. */
+    const __m256i bits = _mm256_srli_epi16(h, 2 * unit);
 
-    codes_nibbles(p + 768 + 512 * unit, col, half, v);
-    v[0] = _mm256_or_si256(v[0], bit <= 4 ? left_and(h, 4 - bit, 16) : right_and(h, bit - 4, 16));
-    v[1] = _mm256_or_si256(v[1], bit < 4 ? left_and(h, 3 - bit, 16) : right_and(h, bit - 3, 16));
+    return _mm256_or_si256(codes_nibbles(p + 768 + 512 * unit, col, plane, half),
+                           left_and(bits, 4 - plane, 16));
 }
 
-ALWAYS_INLINE void codes_q6_k(const uint8_t *p, int unit, int col, int half, __m256i v[4])
+ALWAYS_INLINE __m256i codes_q6_k(const uint8_t *p, int unit, int col, int plane, int half)
 {
     const int n = unit / 2, c = 4 * (unit % 2) + col;
-    const __m256i x = load_256(p + 288 + 1024 * n + 64 * c + 32 * half);
-    const __m256i y = load_256(p + 288 + 1024 * n + 512 + 64 * c + 32 * half);
+    const __m256i x = load_256(p + 288 + 1024 * n + 512 * (plane % 2) + 64 * c + 32 * half);
     const __m256i h = load_256(p + 2336 + 512 * n + 64 * c + 32 * half);
 
-    v[0] = _mm256_or_si256(right_and(x, 0, 15), left_and(h, 4, 48));
-    v[1] = _mm256_or_si256(right_and(y, 0, 15), left_and(h, 2, 48));
-    v[2] = _mm256_or_si256(right_and(x, 4, 15), right_and(h, 0, 48));
-    v[3] = _mm256_or_si256(right_and(y, 4, 15), right_and(h, 2, 48));
+    switch (plane) {
+    case 0: return _mm256_or_si256(right_and(x, 0, 15), left_and(h, 4, 48));
+    case 1: return _mm256_or_si256(right_and(x, 0, 15), left_and(h, 2, 48));
+    case 2: return _mm256_or_si256(right_and(x, 4, 15), right_and(h, 0, 48));
+    default: return _mm256_or_si256(right_and(x, 4, 15), right_and(h, 2, 48));
+    }
 }
 
-ALWAYS_INLINE void codes_of(uint32_t id, const uint8_t *p, int unit, int col, int half,
-                            __m256i v[4])
+ALWAYS_INLINE __m256i codes_of(uint32_t id, const uint8_t *p, int unit, int col, int plane,
+                               int half)
 {
     switch (id) {
-    case QT_Q4_0: codes_nibbles(p + 32, col, half, v); break;
-    case QT_Q4_1: codes_nibbles(p + 64, col, half, v); break;
-    case QT_Q5_0: codes_five_bits(p + 32, col, half, v); break;
-    case QT_Q5_1: codes_five_bits(p + 64, col, half, v); break;
-    case QT_Q8_0: v[0] = load_256(p + 32 + 64 * col + 32 * half); break;
-    case QT_Q2_K: codes_q2_k(p, unit, col, half, v); break;
-    case QT_Q3_K: codes_q3_k(p, unit, col, half, v); break;
-    case QT_Q4_K: codes_nibbles(p + 256 + 512 * unit, col, half, v); break;
-    case QT_Q5_K: codes_q5_k(p, unit, col, half, v); break;
-    case QT_Q6_K: codes_q6_k(p, unit, col, half, v); break;
-    default: break;
+    case QT_Q4_0: return codes_nibbles(p + 32, col, plane, half);
+    case QT_Q4_1: return codes_nibbles(p + 64, col, plane, half);
+    case QT_Q5_0: return codes_five_bits(p + 32, col, plane, half);
+    case QT_Q5_1: return codes_five_bits(p + 64, col, plane, half);
+    case QT_Q8_0: return load_256(p + 32 + 64 * col + 32 * half);
+    case QT_Q2_K: return codes_q2_k(p, unit, col, plane, half);
+    case QT_Q3_K: return codes_q3_k(p, unit, col, plane, half);
+    case QT_Q4_K: return codes_nibbles(p + 256 + 512 * unit, col, plane, half);
+    case QT_Q5_K: return codes_q5_k(p, unit, col, plane, half);
+    default: return codes_q6_k(p, unit, col, plane, half);
     }
 }
 
