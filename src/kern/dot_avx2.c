@@ -108,7 +108,9 @@ ALWAYS_INLINE __m256i add_products(__m256i sum, __m256i codes, __m256i act)
 /* sum += pairs of 16 bits times pairs of 16 bits */
 ALWAYS_INLINE __m256i add_pairs(__m256i sum, __m256i a, __m256i b)
 {
-    return _mm256_add_epi32(sum, _mm256_madd_epi16(a, b));
+    sum = _mm256_add_epi32(sum, _mm256_madd_epi16(a, b));
+    __asm__("" : "+x"(sum));
+    return sum;
 }
 
 /* The same for signed codes: the sign moves to the activation, which is never -128. */
