@@ -21,7 +21,7 @@
 
 /* Panels are asked for twice: into L2 far ahead, so that enough lines are on their
  * way, and into L1 just ahead, so that loads need no line buffer. */
-enum { FAR_BYTES = 8192, NEAR_BYTES = 2304 };
+enum { FAR_BYTES = 4096, NEAR_BYTES = 1536 };
 
 ALWAYS_INLINE void ask(const uint8_t *line)
 {
