@@ -13,7 +13,9 @@
 #include "kern/panel.h"
 #include "kerncheck.h"
 
-enum { K = 2048, MM_ROWS = 256, MM_TOKENS = 512, ROUNDS = 5 };
+enum { MM_ROWS = 256, MM_TOKENS = 512, ROUNDS = 5 };
+
+static int row_k;  /* weights in a row */
 
 static void *checked(void *p)
 {
@@ -55,7 +57,7 @@ static uint8_t *matrix_new(const struct kern *k, const struct quant_type *type, 
                            size_t *group_bytes)
 {
     enum { DISTINCT = 16 };
-    const size_t row_bytes = (size_t)(K / type->block * type->block_bytes);
+    const size_t row_bytes = (size_t)(row_k / type->block * type->block_bytes);
     struct rng rng = { 5 };
 
     *group_bytes = PANEL_ROWS * row_bytes;
@@ -79,7 +81,7 @@ static uint8_t *matrix_new(const struct kern *k, const struct quant_type *type, 
             }
         }
         if (k->panels) {
-            panel_pack(type, rows, row_bytes, K, PANEL_ROWS, out);
+            panel_pack(type, rows, row_bytes, row_k, PANEL_ROWS, out);
         } else {
             memcpy(out, rows, *group_bytes);
         }
@@ -91,14 +93,14 @@ static uint8_t *matrix_new(const struct kern *k, const struct quant_type *type, 
 static void *acts_new(const struct kern *k, enum act_kind kind, int n_tok)
 {
     struct rng rng = { 6 };
-    const size_t n = (size_t)n_tok * K;
+    const size_t n = (size_t)n_tok * (size_t)row_k;
     float *x = checked(mem_alloc(n, sizeof *x));
-    void *act = checked(mem_alloc_aligned(k->act_bytes(kind, K, n_tok)));
+    void *act = checked(mem_alloc_aligned(k->act_bytes(kind, row_k, n_tok)));
 
     for (size_t i = 0; i < n; i++) {
         x[i] = (float)rng_unit(rng_next(&rng)) - 0.5f;
     }
-    k->act_quant(kind, x, K, K, n_tok, 0, n_tok, act);
+    k->act_quant(kind, x, (size_t)row_k, row_k, n_tok, 0, n_tok, act);
     mem_free(x);
     return act;
 }
@@ -143,7 +145,7 @@ static double mm_seconds(const struct job *j)
     int n = 0;
 
     do {
-        j->kern->mm[j->type->id](j->w, K, j->n_rows, j->act, j->n_tok, 0, j->n_tok, j->y,
+        j->kern->mm[j->type->id](j->w, row_k, j->n_rows, j->act, j->n_tok, 0, j->n_tok, j->y,
                                  (size_t)j->n_rows);
         n++;
         t = now() - start;
@@ -175,7 +177,7 @@ static double best_pack(const struct kern *k, const struct quant_type *type, siz
         double t;
         int n = 0;
         do {
-            k->pack(type, rows, row_bytes, K, PANEL_ROWS, out);
+            k->pack(type, rows, row_bytes, row_k, PANEL_ROWS, out);
             n++;
             t = now() - start;
         } while (t < 0.005);
@@ -188,7 +190,7 @@ static double best_pack(const struct kern *k, const struct quant_type *type, siz
 
 static void bench_memory(const struct kern *k, const struct quant_type *type, size_t bytes)
 {
-    size_t group_bytes = (size_t)(K / type->block * type->block_bytes) * PANEL_ROWS;
+    size_t group_bytes = (size_t)(row_k / type->block * type->block_bytes) * PANEL_ROWS;
     const size_t n_groups = bytes / group_bytes + 1;
     uint8_t *w = matrix_new(k, type, n_groups, &group_bytes);
     const size_t n = n_groups * group_bytes;
@@ -223,7 +225,7 @@ static void bench_cache(const struct kern *k, const struct quant_type *type)
         if (i == 0) {
             printf("  %5.1f  ", (double)(n_groups * group_bytes) / t * 1e-9);
         }
-        printf(" %6.1f", (double)MM_ROWS * K * j.n_tok / t * 1e-9);
+        printf(" %6.1f", (double)MM_ROWS * (double)row_k * j.n_tok / t * 1e-9);
         mem_free(j.act);
         fflush(stdout);
     }
@@ -235,12 +237,13 @@ static void bench_cache(const struct kern *k, const struct quant_type *type)
     mem_pages_free(w, n_groups * group_bytes);
 }
 
-void kerncheck_dot_bench(const struct kern *k, const char *only, size_t matrix_bytes)
+void kerncheck_dot_bench(const struct kern *k, const char *only, int n_k, size_t matrix_bytes)
 {
+    row_k = n_k;
     print_cpu();
     printf("%s, one thread, K = %d: GEMV in GB/s from memory (%% of a pure read) and from "
            "cache,\nGMAC/s of %d rows for 1, 2, 3, 4, 6, 8, 16, 64, %d tokens, packing in GB/s\n",
-           isa_name(k->isa), K, MM_ROWS, MM_TOKENS);
+           isa_name(k->isa), row_k, MM_ROWS, MM_TOKENS);
     for (uint32_t id = 0; id < QT_COUNT; id++) {
         const struct quant_type *type = quant_type(id);
         if (type == NULL || k->mm[id] == NULL || (only != NULL && strcmp(only, type->name) != 0)) {

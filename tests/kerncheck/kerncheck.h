@@ -17,8 +17,9 @@ int kerncheck_fmat(const struct kern *scalar, const struct kern *k);
 int kerncheck_attn(const struct kern *scalar, const struct kern *k);
 
 /* Measures the products and the packing of a tier; type: a name, or NULL for all of
- * them; matrix_bytes: of the matrix that stands for memory. */
-void kerncheck_dot_bench(const struct kern *k, const char *type, size_t matrix_bytes);
+ * them; row_k: weights in a row; matrix_bytes: of the matrix that stands for memory. */
+void kerncheck_dot_bench(const struct kern *k, const char *type, int row_k,
+                         size_t matrix_bytes);
 
 /* Memory whose last byte is the last of a page, with an unreadable page behind:
  * what a kernel reads beyond its input ends the program.  Never NULL. */

@@ -1,8 +1,9 @@
 /* main.c - kerncheck: every kernel of every tier of this machine against the scalar one.
  *
- *   kerncheck                       compare, print the table of kernels
- *   kerncheck --bench [--mib N]     measure integer products; N: size of the matrix
- *             [--isa NAME] [--type NAME]                   that is read from memory
+ *   kerncheck [--isa NAME]     compare, print the table of kernels
+ *   kerncheck --bench [--isa NAME] [--type NAME] [--k N] [--mib N]
+ *                              measure integer products; N: length of a row, size of
+ *                              the matrix that is read from memory
  *
  * Exit code 1 when a comparison failed or a tier lacks a kernel of its own. */
 #include "kerncheck.h"
@@ -153,10 +154,18 @@ static int check_tier(const struct kern *k)
     return failed;
 }
 
+static int usage(void)
+{
+    fprintf(stderr, "usage: kerncheck [--isa NAME]\n"
+                    "       kerncheck --bench [--isa NAME] [--type NAME] [--k N] [--mib N]\n"
+                    "--k is a multiple of 256\n");
+    return 2;
+}
+
 int main(int argc, char **argv)
 {
     const char *only_isa = NULL, *only_type = NULL;
-    size_t matrix_mib = 512;
+    int matrix_mib = 512, k = 2048;
     bool bench = false;
 
     for (int i = 1; i < argc; i++) {
@@ -166,25 +175,36 @@ int main(int argc, char **argv)
             only_isa = argv[++i];
         } else if (strcmp(argv[i], "--type") == 0 && i + 1 < argc) {
             only_type = argv[++i];
-        } else if (strcmp(argv[i], "--mib") == 0 && i + 1 < argc && atoi(argv[i + 1]) > 0) {
-            matrix_mib = (size_t)atoi(argv[++i]);
+        } else if (strcmp(argv[i], "--mib") == 0 && i + 1 < argc) {
+            matrix_mib = atoi(argv[++i]);
+        } else if (strcmp(argv[i], "--k") == 0 && i + 1 < argc) {
+            k = atoi(argv[++i]);
         } else {
-            fprintf(stderr, "usage: kerncheck [--bench [--mib N] [--isa NAME] [--type NAME]]\n");
-            return 2;
+            return usage();
         }
+    }
+    if (matrix_mib < 1 || k < 256 || k % 256 != 0) {
+        return usage();
     }
     fpenv_enter();
     const enum isa best = cpu_isa_best();
     int failed = bench ? 0 : print_table(best);
+    bool known = only_isa == NULL;
     for (int isa = bench ? 0 : 1; isa <= (int)best; isa++) {
         if (only_isa != NULL && strcmp(only_isa, isa_name((enum isa)isa)) != 0) {
             continue;
         }
+        known = true;
         if (bench) {
-            kerncheck_dot_bench(kern_get((enum isa)isa), only_type, matrix_mib << 20);
+            kerncheck_dot_bench(kern_get((enum isa)isa), only_type, k,
+                                (size_t)matrix_mib << 20);
         } else {
             failed += check_tier(kern_get((enum isa)isa));
         }
+    }
+    if (!known) {
+        fprintf(stderr, "kerncheck: this CPU has no tier %s to compare\n", only_isa);
+        return 1;
     }
     if (!bench && best == ISA_SCALAR) {
         printf("this CPU has only the scalar tier: nothing to compare\n");
