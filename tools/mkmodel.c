@@ -1,269 +1,22 @@
-/* mkmodel.c - writes a tiny random model of any architecture, for tests and fuzzing.
+/* mkmodel.c - the command that writes a tiny random model.
  *
  *   mkmodel ARCH OUT.gguf [TYPE] [key=value ...]
  *
- * Shapes come from the architecture's own tensor table, so a new architecture needs
- * nothing here.  Matrices get TYPE (F32 unless told), vectors stay F32.  Keys: layers,
- * embd, ff, heads, kv_heads, head_dim, context, window, seed.  The vocabulary is
- * SentencePiece with bytes, letters and a few pairs; the template is a plain one. */
+ * Matrices get TYPE, F32 unless told.  Keys: layers, embd, ff, heads, kv_heads, head_dim,
+ * context, window, seed. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/mem.h"
-#include "base/rng.h"
-#include "model/arch.h"
-#include "quant/quant.h"
+#include "tiny_model.h"
 
-struct shape {
-    int layers, embd, ff, heads, kv_heads, head_dim, context, window, seed;
-};
-
-#define SHAPE_KEY(name) { #name, offsetof(struct shape, name) }
+#define SHAPE_KEY(name) { #name, offsetof(struct tiny_shape, name) }
 static const struct { const char *name; size_t offset; } shape_keys[] = {
     SHAPE_KEY(layers), SHAPE_KEY(embd), SHAPE_KEY(ff), SHAPE_KEY(heads), SHAPE_KEY(kv_heads),
     SHAPE_KEY(head_dim), SHAPE_KEY(context), SHAPE_KEY(window), SHAPE_KEY(seed),
 };
 
-/* Where the f16 scales of a block lie; everything else in a block may be random. */
-static const struct { uint32_t type; int at[2]; } scale_fields[] = {
-    { QT_Q4_0, { 0, -1 } },   { QT_Q4_1, { 0, 2 } },  { QT_Q5_0, { 0, -1 } },
-    { QT_Q5_1, { 0, 2 } },    { QT_Q8_0, { 0, -1 } }, { QT_Q2_K, { 80, 82 } },
-    { QT_Q3_K, { 108, -1 } }, { QT_Q4_K, { 0, 2 } },  { QT_Q5_K, { 0, 2 } },
-    { QT_Q6_K, { 208, -1 } },
-};
-
-static const char chat_template[] =
-    "{% for m in messages %}<|{{ m.role }}|>{{ m.content }}\n{% endfor %}"
-    "{% if add_generation_prompt %}<|assistant|>{% endif %}";
-
-/* ---- vocabulary ---------------------------------------------------------------------- */
-
-enum { N_SPECIAL = 3, N_BYTES = 256, N_LETTERS = 27, N_PAIRS = 34, N_VOCAB = 320 };
-
-/* Text and type of token i. */
-static int32_t token(int i, char text[12])
-{
-    static const char *const special[N_SPECIAL] = { "<unk>", "<s>", "</s>" };
-
-    if (i < N_SPECIAL) {
-        snprintf(text, 12, "%s", special[i]);
-        return i == 0 ? 2 : 3;
-    }
-    i -= N_SPECIAL;
-    if (i < N_BYTES) {
-        snprintf(text, 12, "<0x%02X>", (unsigned)i);
-        return 6;
-    }
-    i -= N_BYTES;
-    if (i < N_LETTERS) {
-        snprintf(text, 12, "%s", i ? (char[]){ (char)('a' + i - 1), 0 } : "\xE2\x96\x81");
-        return 1;
-    }
-    i -= N_LETTERS;
-    snprintf(text, 12, "%c%c", "tnrslhd"[i % 7], "aeiou"[i / 7]);
-    return 1;
-}
-
-static void put_vocab(struct gguf_writer *w)
-{
-    static char text[N_VOCAB][12];
-    struct gguf_str str[N_VOCAB];
-    float score[N_VOCAB];
-    int32_t type[N_VOCAB];
-
-    for (int i = 0; i < N_VOCAB; i++) {
-        type[i] = token(i, text[i]);
-        str[i] = (struct gguf_str){ text[i], strlen(text[i]) };
-        score[i] = -(float)i;
-    }
-    gguf_put_str(w, "tokenizer.ggml.model", "llama", 5);
-    gguf_put_strs(w, "tokenizer.ggml.tokens", str, N_VOCAB);
-    gguf_put_array(w, "tokenizer.ggml.scores", GGUF_F32, score, N_VOCAB);
-    gguf_put_array(w, "tokenizer.ggml.token_type", GGUF_I32, type, N_VOCAB);
-    gguf_put_u32(w, "tokenizer.ggml.bos_token_id", 1);
-    gguf_put_u32(w, "tokenizer.ggml.eos_token_id", 2);
-    gguf_put_str(w, "tokenizer.chat_template", chat_template, sizeof chat_template - 1);
-}
-
-/* ---- metadata ------------------------------------------------------------------------- */
-
-static void put_key(struct gguf_writer *w, const char *arch, const char *suffix, int value)
-{
-    char key[128];
-
-    snprintf(key, sizeof key, "%s.%s", arch, suffix);
-    gguf_put_u32(w, key, (uint32_t)value);
-}
-
-static void put_metadata(struct gguf_writer *w, const char *arch, const struct shape *s)
-{
-    char key[128];
-
-    gguf_put_str(w, "general.architecture", arch, strlen(arch));
-    gguf_put_str(w, "general.name", "tiny random", 11);
-    put_key(w, arch, "context_length", s->context);
-    put_key(w, arch, "embedding_length", s->embd);
-    put_key(w, arch, "block_count", s->layers);
-    put_key(w, arch, "feed_forward_length", s->ff);
-    put_key(w, arch, "attention.head_count", s->heads);
-    put_key(w, arch, "attention.head_count_kv", s->kv_heads);
-    put_key(w, arch, "attention.key_length", s->head_dim);
-    put_key(w, arch, "attention.value_length", s->head_dim);
-    put_key(w, arch, "attention.sliding_window", s->window);
-    snprintf(key, sizeof key, "%s.attention.layer_norm_rms_epsilon", arch);
-    gguf_put_f32(w, key, 1e-5f);
-    put_vocab(w);
-}
-
-/* ---- tensors -------------------------------------------------------------------------- */
-
-struct maker {
-    struct gguf_writer *w;
-    const struct hparams *hp;
-    const struct quant_type *type;
-    struct arena *arena;
-    struct rng rng;
-};
-
-/* Uniform in [-1, 1). */
-static float signed_unit(struct rng *r)
-{
-    return (float)(2 * rng_unit(rng_next(r)) - 1);
-}
-
-/* Random blocks whose scales make the weights about `size` large. */
-static void fill_blocks(const struct quant_type *type, uint8_t *data, size_t bytes, float size,
-                        struct rng *r)
-{
-    const float unit = type->block == 256 ? 0.005f : 0.1f;  /* a code times its sub-scale is 1 */
-
-    for (size_t i = 0; i < bytes; i++) {
-        data[i] = (uint8_t)(rng_next(r) >> 32);
-    }
-    for (size_t i = 0; i < sizeof scale_fields / sizeof *scale_fields; i++) {
-        for (size_t at = 0; scale_fields[i].type == type->id && at < bytes;
-             at += (size_t)type->block_bytes) {
-            for (int f = 0; f < 2 && scale_fields[i].at[f] >= 0; f++) {
-                const uint16_t h = f32_to_f16(size * unit * signed_unit(r));
-                memcpy(data + at + scale_fields[i].at[f], &h, sizeof h);
-            }
-        }
-    }
-}
-
-/* One value in a float type. */
-static void put_float(uint32_t type, uint8_t *data, size_t i, float v)
-{
-    uint32_t u;
-
-    memcpy(&u, &v, sizeof u);
-    const uint16_t h = type == QT_BF16 ? (uint16_t)(u >> 16) : f32_to_f16(v);
-    if (type == QT_F32) {
-        memcpy(data + 4 * i, &v, sizeof v);
-    } else {
-        memcpy(data + 2 * i, &h, sizeof h);
-    }
-}
-
-/* False, with a message, when memory is out or the type does not fit the row length. */
-static bool put_tensor(struct maker *m, const struct tensor_row *row, int il)
-{
-    const bool vector = row->out == DIM_NONE;
-    const int64_t ne[2] = { dim_size(m->hp, row->in), vector ? 1 : dim_size(m->hp, row->out) };
-    const struct quant_type *type = vector ? quant_type(QT_F32) : m->type;
-    const size_t n = (size_t)(ne[0] * ne[1]);
-    const size_t bytes = n / (size_t)type->block * (size_t)type->block_bytes;
-    char name[64];
-
-    tensor_name(name, row, il);
-    if (ne[0] % type->block != 0) {
-        fprintf(stderr, "mkmodel: %s has rows of %lld weights, not a multiple of %d\n", name,
-                (long long)ne[0], type->block);
-        return false;
-    }
-    uint8_t *data = arena_alloc(m->arena, bytes);
-    if (!data) {
-        fprintf(stderr, "mkmodel: not enough memory\n");
-        return false;
-    }
-    /* Norms lie around 1, biases around 0; a matrix keeps the size of its input. */
-    const float size = vector ? 0.2f : 1.7f / (float)__builtin_sqrt((double)ne[0]);
-    const float mean = vector && strstr(name, "norm") ? 1 : 0;
-    if (type->unpack) {
-        fill_blocks(type, data, bytes, size, &m->rng);
-    } else {
-        for (size_t i = 0; i < n; i++) {
-            put_float(type->id, data, i, mean + size * signed_unit(&m->rng));
-        }
-    }
-    gguf_put_tensor(m->w, name, type->id, vector ? 1 : 2, ne, data);
-    return true;
-}
-
-static bool put_all(struct maker *m, const struct arch *arch)
-{
-    for (size_t i = 0; i < arch_n_top_rows; i++) {
-        if (arch_top_rows[i].need == NEED && !put_tensor(m, &arch_top_rows[i], -1)) {
-            return false;
-        }
-    }
-    for (int il = 0; il < m->hp->n_layer; il++) {
-        for (size_t i = 0; i < arch->n_rows; i++) {
-            const struct tensor_row *row = &arch->rows[i];
-            /* The separate projections stand for the fused ones; optional biases come along. */
-            const bool fused = row->in == DIM_QKV || row->out == DIM_QKV;
-            if (!fused && !put_tensor(m, row, il)) {
-                return false;
-            }
-        }
-    }
-    return true;
-}
-
-static bool make(const struct arch *arch, const char *path, const struct quant_type *type,
-                 const struct shape *shape)
-{
-    slm_error err = { .code = SLM_E_OK };
-    struct hparams hp;
-    struct arena arena;
-    struct gguf_writer *meta = gguf_writer_new(), *w = gguf_writer_new();
-    struct gguf *g = NULL;
-    uint8_t *bytes = NULL;
-    size_t n = 0;
-    bool ok = false;
-
-    arena_init(&arena, 1 << 20, 0);
-    if (!meta || !w) {
-        slm_fail_nomem(&err, "the writer");
-        goto out;
-    }
-    /* The metadata alone makes a file from which the shapes are read. */
-    put_metadata(meta, arch->name, shape);
-    bytes = gguf_write_mem(meta, &n, &err);
-    g = bytes ? gguf_open_mem(bytes, n, &err) : NULL;
-    if (!g || !hparams_read(&hp, g, arch->name, &err) || !arch->hparams(&hp, g, &err)) {
-        goto out;
-    }
-    struct maker m = { w, &hp, type, &arena, { (uint64_t)shape->seed << 32 } };
-    put_metadata(w, arch->name, shape);
-    ok = put_all(&m, arch) && gguf_write_file(w, path, &err);
-
-out:
-    if (err.code != SLM_E_OK) {
-        fprintf(stderr, "mkmodel: %s\n", err.msg);
-    }
-    gguf_close(g);
-    mem_free(bytes);
-    gguf_writer_free(meta);
-    gguf_writer_free(w);
-    arena_deinit(&arena);
-    return ok;
-}
-
-/* ---- command line ---------------------------------------------------------------------- */
-
-static bool read_shape(struct shape *s, const char *arg)
+static bool read_shape(struct tiny_shape *s, const char *arg)
 {
     for (size_t i = 0; i < sizeof shape_keys / sizeof *shape_keys; i++) {
         const size_t n = strlen(shape_keys[i].name);
@@ -299,8 +52,8 @@ static int usage(void)
 
 int main(int argc, char **argv)
 {
-    struct shape shape = { .layers = 2, .embd = 256, .ff = 512, .heads = 4, .kv_heads = 2,
-                           .head_dim = 64, .context = 2048, .window = 24, .seed = 1 };
+    struct tiny_shape shape = TINY_SHAPE;
+    slm_error err;
     const struct arch *arch = argc > 2 ? arch_find(argv[1], strlen(argv[1])) : NULL;
     const struct quant_type *type = quant_type(QT_F32);
     int i = 3;
@@ -321,5 +74,9 @@ int main(int argc, char **argv)
         fprintf(stderr, "mkmodel: unknown type %s\n", argv[3]);
         return 2;
     }
-    return make(arch, argv[2], type, &shape) ? 0 : 1;
+    if (!tiny_model_write(argv[2], arch, type, &shape, &err)) {
+        fprintf(stderr, "mkmodel: %s\n", err.msg);
+        return 1;
+    }
+    return 0;
 }

@@ -502,6 +502,9 @@ ALWAYS_INLINE void tile(uint32_t id, const struct unpacked *u, int n_blocks, con
  * unpacked weights should stay in L1 together. */
 enum { TOKENS_MAX = 32 };
 
+/* Tokens are taken in pieces whose activations leave room in L2 for the weights. */
+enum { PIECE_BYTES = 512 * 1024 };
+
 /* One row group, tokens of the groups g0..g1-1; stores those in t0..t1-1. */
 ALWAYS_INLINE void row_group(uint32_t id, const uint8_t *p, int k, int n_rows, const int32_t *act,
                              int n_tok, int g0, int g1, int t0, int t1, float *y, size_t ldy)
@@ -533,18 +536,33 @@ ALWAYS_INLINE void row_group(uint32_t id, const uint8_t *p, int k, int n_rows, c
     }
 }
 
-ALWAYS_INLINE void many_tokens(uint32_t id, const uint8_t *w, int k, int n_rows,
-                               const int32_t *act, int n_tok, int t0, int t1, float *y,
-                               size_t ldy)
+/* Tokens of the groups g0..g1-1 with all rows. */
+ALWAYS_INLINE void token_piece(uint32_t id, const uint8_t *w, int k, int n_rows,
+                               const int32_t *act, int n_tok, int g0, int g1, int t0, int t1,
+                               float *y, size_t ldy)
 {
     const size_t group_bytes = (size_t)(k / block_of(id)) * panel_bytes(id);
-    const int g_end = (t1 + ACT_GROUP - 1) / ACT_GROUP, step_g = TOKENS_MAX / ACT_GROUP;
+    const int at_once = TOKENS_MAX / ACT_GROUP;
 
     for (int r = 0; r < n_rows; r += PANEL_ROWS, w += group_bytes) {
-        for (int g = t0 / ACT_GROUP; g < g_end; g += step_g) {
-            row_group(id, w, k, n_rows - r, act, n_tok, g, g + step_g < g_end ? g + step_g : g_end,
+        for (int g = g0; g < g1; g += at_once) {
+            row_group(id, w, k, n_rows - r, act, n_tok, g, g + at_once < g1 ? g + at_once : g1,
                       t0, t1, y + r, ldy);
         }
+    }
+}
+
+ALWAYS_INLINE void many_tokens(uint32_t id, const void *w, int k, int n_rows, const int32_t *act,
+                               int n_tok, int t0, int t1, float *y, size_t ldy)
+{
+    const size_t token_bytes = 4 * act_dwords(is_k_type(id) ? ACT_Q256 : ACT_Q32, k);
+    const int fit = (int)(PIECE_BYTES / token_bytes) / TOKENS_MAX * (TOKENS_MAX / ACT_GROUP);
+    const int step_g = fit > 0 ? fit : TOKENS_MAX / ACT_GROUP;
+    const int g_end = (t1 + ACT_GROUP - 1) / ACT_GROUP;
+
+    for (int g = t0 / ACT_GROUP; g < g_end; g += step_g) {
+        token_piece(id, w, k, n_rows, act, n_tok, g, g + step_g < g_end ? g + step_g : g_end, t0,
+                    t1, y, ldy);
     }
 }
 
@@ -553,7 +571,10 @@ ALWAYS_INLINE void many_tokens(uint32_t id, const uint8_t *w, int k, int n_rows,
 ALWAYS_INLINE void mm(uint32_t id, const void *w, int k, int n_rows, const void *act, int n_tok,
                       int t0, int t1, float *y, size_t ldy)
 {
-    assert(k % block_of(id) == 0 && t0 >= 0 && t1 <= n_tok);
+    assert(k > 0 && k % block_of(id) == 0 && t0 >= 0 && t1 <= n_tok);
+    if (t1 <= t0) {
+        return;
+    }
     if (t1 - t0 == 1 && act_width(n_tok, t0 / ACT_GROUP) == 1) {
         const enum act_kind kind = is_k_type(id) ? ACT_Q256 : ACT_Q32;
         const int32_t *a = (const int32_t *)act + (size_t)t0 * act_dwords(kind, k);

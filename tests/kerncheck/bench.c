@@ -188,24 +188,40 @@ static double best_pack(const struct kern *k, const struct quant_type *type, siz
     return best;
 }
 
+/* One token, and the time of few tokens as a multiple of it. */
 static void bench_memory(const struct kern *k, const struct quant_type *type, size_t bytes)
 {
+    enum { COUNTS = 5 };
+    static const int tokens[COUNTS] = { 1, 2, 3, 4, 8 };
     size_t group_bytes = (size_t)(row_k / type->block * type->block_bytes) * PANEL_ROWS;
     const size_t n_groups = bytes / group_bytes + 1;
     uint8_t *w = matrix_new(k, type, n_groups, &group_bytes);
-    const size_t n = n_groups * group_bytes;
-    struct job j = { k, type, w, (int)n_groups * PANEL_ROWS, 1, acts_new(k, type->act, 1), NULL };
-    double read = 1e9, gemv = 1e9;
+    const size_t n = n_groups * group_bytes, n_rows = n_groups * PANEL_ROWS;
+    float *y = checked(mem_alloc(n_rows * (size_t)tokens[COUNTS - 1], sizeof *y));
+    double read = 1e9, mm[COUNTS];
+    struct job jobs[COUNTS];
 
-    j.y = checked(mem_alloc((size_t)j.n_rows, sizeof *j.y));
-    for (int i = 0; i < ROUNDS; i++) {
-        const double r = read_seconds(w, n), t = mm_seconds(&j);
-        read = r < read ? r : read;
-        gemv = t < gemv ? t : gemv;
+    for (int i = 0; i < COUNTS; i++) {
+        jobs[i] = (struct job){ k, type, w, (int)n_rows, tokens[i],
+                                acts_new(k, type->act, tokens[i]), y };
+        mm[i] = 1e9;
     }
-    printf("  %5.1f (%3.0f%%)", (double)n / gemv * 1e-9, 100 * read / gemv);
-    mem_free(j.act);
-    mem_free(j.y);
+    for (int round = 0; round < ROUNDS; round++) {
+        const double r = read_seconds(w, n);
+        read = r < read ? r : read;
+        for (int i = 0; i < COUNTS; i++) {
+            const double t = mm_seconds(&jobs[i]);
+            mm[i] = t < mm[i] ? t : mm[i];
+        }
+    }
+    printf("  %5.1f (%3.0f%%)", (double)n / mm[0] * 1e-9, 100 * read / mm[0]);
+    for (int i = 1; i < COUNTS; i++) {
+        printf(" x%.2f", mm[i] / mm[0]);
+    }
+    for (int i = 0; i < COUNTS; i++) {
+        mem_free(jobs[i].act);
+    }
+    mem_free(y);
     mem_pages_free(w, n);
 }
 
@@ -241,8 +257,9 @@ void kerncheck_dot_bench(const struct kern *k, const char *only, int n_k, size_t
 {
     row_k = n_k;
     print_cpu();
-    printf("%s, one thread, K = %d: GEMV in GB/s from memory (%% of a pure read) and from "
-           "cache,\nGMAC/s of %d rows for 1, 2, 3, 4, 6, 8, 16, 64, %d tokens, packing in GB/s\n",
+    printf("%s, one thread, K = %d: GEMV in GB/s from memory (%% of a pure read), time for "
+           "2, 3, 4, 8 tokens;\nGEMV in GB/s from cache, GMAC/s of %d rows for 1, 2, 3, 4, 6, 8, "
+           "16, 64, %d tokens, packing in GB/s\n",
            isa_name(k->isa), row_k, MM_ROWS, MM_TOKENS);
     for (uint32_t id = 0; id < QT_COUNT; id++) {
         const struct quant_type *type = quant_type(id);

@@ -5,24 +5,23 @@
  * weight packing, and equal the one checked in (tests/data/repro.txt).  A commit that means
  * to change numerics rewrites that file with `repro --write` and says why.
  *
- *   repro MKMODEL            all
- *   repro MKMODEL --sample   a few models, for emulated machines
- *   repro MKMODEL --write    rewrites the file of hashes */
-#include <math.h>
-#include <sys/wait.h>
+ *   repro            all
+ *   repro --sample   a model of each architecture, for emulated machines
+ *   repro --write    rewrites the file of hashes */
 #include <unistd.h>
 
 #include "base/hash.h"
 #include "base/rng.h"
+#include "tiny_model.h"
 #include "tiny_run.h"
 
 #ifndef HASH_FILE
 #define HASH_FILE TEST_DATA "/repro.txt"
 #endif
 
-static const char *const archs[] = { "llama", "qwen2", "qwen3", "gemma3" };
-static const char *const types[] = { "F32", "F16", "BF16", "Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q8_0",
-                                     "Q2_K", "Q3_K", "Q4_K", "Q5_K", "Q6_K" };
+/* The type that a sample takes of architecture i, in turn. */
+static const uint32_t sample_types[] = { QT_Q4_K, QT_Q4_1, QT_F16, QT_Q6_K, QT_F32 };
+enum { N_SAMPLE = sizeof sample_types / sizeof *sample_types };
 
 /* One way to compute. */
 struct way {
@@ -42,7 +41,7 @@ static const struct way ways[] = {
 
 /* Logits of the first SHORT tokens have a hash of their own, so that a short run on a slow
  * machine has something to equal. */
-enum { SHORT = 24 };
+enum { SHORT = 12 };
 
 struct hashes {
     uint64_t first, all;
@@ -94,14 +93,15 @@ static void compute(struct run *r, enum isa isa, const struct way *way)
     tiny_close(&t);
 }
 
-static void compute_all(struct run *r, bool product)
+/* All tiers and ways; the full product of the axes where `product`, two ways where `sample`. */
+static void compute_all(struct run *r, bool product, bool sample)
 {
     static const int threads[] = { 1, 2, 3 };
     static const int chunks[] = { 1, 7, 64, 1 << 20 };
     static const enum model_pack packs[] = { MODEL_PACK_OFF, MODEL_PACK_WAIT };
 
     for (int isa = ISA_SCALAR; isa <= (int)cpu_isa_best(); isa++) {
-        for (size_t i = 0; i < sizeof ways / sizeof *ways; i++) {
+        for (size_t i = 0; i < (sample ? 2 : sizeof ways / sizeof *ways); i++) {
             compute(r, (enum isa)isa, &ways[i]);
         }
         for (int i = 0; product && i < 3 * 4 * 2; i++) {
@@ -131,65 +131,60 @@ static struct hashes golden(const char *name)
 }
 
 /* A long prompt crosses the 256-key segments of attention, and the window of gemma3. */
-static int tokens_of(const char *type)
+static int tokens_of(uint32_t type)
 {
-    return strcmp(type, "F32") == 0 || strcmp(type, "Q4_K") == 0 ? 300 : 40;
+    return type == QT_F32 || type == QT_Q4_K ? 300 : 40;
 }
 
-static void make_model(const char *mkmodel, const char *arch, const char *path, const char *type)
+/* Makes the model at r->path and checks it; what it adds to the file of hashes goes to
+ * `write` where that is not NULL. */
+static void run_model(struct run *r, const struct arch *arch, const struct quant_type *type,
+                      bool sample, FILE *write)
 {
-    const pid_t pid = fork();
-    int status = 1;
+    const struct tiny_shape shape = TINY_SHAPE;
+    const struct hashes want = golden(r->name);
+    slm_error err;
 
-    if (pid == 0) {
-        execl(mkmodel, mkmodel, arch, path, type, "ff=256", (char *)NULL);
-        _exit(127);
-    }
-    if (pid < 0 || waitpid(pid, &status, 0) < 0 || status != 0) {
-        fprintf(stderr, "cannot run %s\n", mkmodel);
+    if (!tiny_model_write(r->path, arch, type, &shape, &err)) {
+        fprintf(stderr, "%s: %s\n", r->name, err.msg);
         exit(1);
+    }
+    compute_all(r, !sample && type->id == QT_Q5_1, sample);
+    if (write) {
+        fprintf(write, "%s %016llx %016llx\n", r->name, (unsigned long long)r->hash.first,
+                (unsigned long long)r->hash.all);
+    } else if (want.first != r->hash.first || (!sample && want.all != r->hash.all)) {
+        r->n_wrong++;
+        printf("%s: %016llx %016llx, the golden hashes are %016llx %016llx\n", r->name,
+               (unsigned long long)r->hash.first, (unsigned long long)r->hash.all,
+               (unsigned long long)want.first, (unsigned long long)want.all);
     }
 }
 
 int main(int argc, char **argv)
 {
-    const char *mode = argc > 2 ? argv[2] : "";
-    const bool sample = strcmp(mode, "--sample") == 0;
-    FILE *write = argc > 2 && strcmp(mode, "--write") == 0 ? fopen(HASH_FILE, "w") : NULL;
+    const bool sample = argc > 1 && strcmp(argv[1], "--sample") == 0;
+    const bool writing = argc > 1 && strcmp(argv[1], "--write") == 0;
+    FILE *write = writing ? fopen(HASH_FILE, "w") : NULL;
     char path[] = "/tmp/slm-repro-XXXXXX";
     int n_run = 0, n_wrong = 0;
+    const int fd = mkstemp(path);
 
-    if (argc < 2) {
-        fprintf(stderr, "usage: repro MKMODEL [--sample | --write]\n");
+    if (fd < 0 || (argc > 1 && !sample && !write)) {
+        fprintf(stderr, "usage: repro [--sample | --write]\n");
         return 2;
     }
-    const int fd = mkstemp(path);
-    if (fd < 0) {
-        perror(path);
-        return 1;
-    }
     close(fd);
-    for (size_t a = 0; a < sizeof archs / sizeof *archs; a++) {
-        for (size_t t = 0; t < sizeof types / sizeof *types; t++) {
+    for (int a = 0; arch_at((size_t)a); a++) {
+        for (uint32_t t = 0; t < QT_COUNT; t++) {
+            const struct quant_type *type = quant_type(t);
             char name[64];
-            if (sample && (a + t) % 4 != 0) {
+            if (!type || (sample && t != sample_types[a % N_SAMPLE])) {
                 continue;
             }
-            snprintf(name, sizeof name, "%s-%s", archs[a], types[t]);
-            struct run r = { .path = path, .name = name,
-                             .n_tok = sample ? SHORT : tokens_of(types[t]) };
-            make_model(argv[1], archs[a], path, types[t]);
-            compute_all(&r, !sample && strcmp(types[t], "Q5_1") == 0);
-            const struct hashes want = golden(name);
-            if (write) {
-                fprintf(write, "%s %016llx %016llx\n", name, (unsigned long long)r.hash.first,
-                        (unsigned long long)r.hash.all);
-            } else if (want.first != r.hash.first || (!sample && want.all != r.hash.all)) {
-                r.n_wrong++;
-                printf("%s: %016llx %016llx, the golden hashes are %016llx %016llx\n", name,
-                       (unsigned long long)r.hash.first, (unsigned long long)r.hash.all,
-                       (unsigned long long)want.first, (unsigned long long)want.all);
-            }
+            snprintf(name, sizeof name, "%s-%s", arch_at((size_t)a)->name, type->name);
+            struct run r = { .path = path, .name = name, .n_tok = sample ? SHORT : tokens_of(t) };
+            run_model(&r, arch_at((size_t)a), type, sample, write);
             n_run += r.n_ways;
             n_wrong += r.n_wrong;
         }
