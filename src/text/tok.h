@@ -118,6 +118,8 @@ struct tok_tables {
     struct merge *merge;
     struct hash_slot *pair;
     uint32_t pair_mask;
+    uint64_t *pair_filter;   /* a bit for each hash; most pairs do not merge and stop here */
+    uint32_t filter_mask;    /* of bits */
     uint32_t *byte_pair;     /* [256][256] rank or RANK_NONE; byte-level only */
 
     /* By score: rank of a token, lower first. */
@@ -137,21 +139,44 @@ void tok_tables_free(struct tok_tables *t);
 /* Builds them unless another thread has. */
 bool tok_tables_ready(struct tok_tables *t, slm_error *err);
 
-static inline uint64_t tok_load(const char *p, size_t n)
+static inline uint64_t tok_load64(const char *p)
 {
-    uint64_t x = 0;
+    uint64_t x;
 
-    switch (n) {
-    case 8: memcpy(&x, p, 8); return x;
-    case 7: x |= (uint64_t)(unsigned char)p[6] << 48; /* fall through */
-    case 6: x |= (uint64_t)(unsigned char)p[5] << 40; /* fall through */
-    case 5: x |= (uint64_t)(unsigned char)p[4] << 32; /* fall through */
-    case 4: { uint32_t y; memcpy(&y, p, 4); return x | y; }
-    case 3: x |= (uint64_t)(unsigned char)p[2] << 16; /* fall through */
-    case 2: x |= (uint64_t)(unsigned char)p[1] << 8;  /* fall through */
-    case 1: x |= (unsigned char)p[0]; /* fall through */
-    default: return x;
+    memcpy(&x, p, 8);
+    return x;
+}
+
+static inline uint32_t tok_load32(const char *p)
+{
+    uint32_t x;
+
+    memcpy(&x, p, 4);
+    return x;
+}
+
+/* All of 0..8 bytes in a number, different for texts of the same length. */
+static inline uint64_t tok_load_few(const char *p, size_t n)
+{
+    const unsigned char *u = (const unsigned char *)p;
+
+    if (n >= 4) {
+        return (uint64_t)tok_load32(p) << 32 | tok_load32(p + n - 4);
     }
+    return n == 0 ? 0 : (uint32_t)u[0] << 16 | (uint32_t)u[n / 2] << 8 | u[n - 1];
+}
+
+static inline bool tok_same(const char *a, const char *b, size_t n)
+{
+    if (n <= 8) {
+        return tok_load_few(a, n) == tok_load_few(b, n);
+    }
+    for (; n > 8; n -= 8, a += 8, b += 8) {
+        if (tok_load64(a) != tok_load64(b)) {
+            return false;
+        }
+    }
+    return tok_load64(a + n - 8) == tok_load64(b + n - 8);
 }
 
 static inline uint64_t tok_mix(uint64_t x)
@@ -164,10 +189,13 @@ static inline uint64_t tok_hash(const char *p, size_t n)
 {
     uint64_t h = n;
 
-    for (; n > 8; n -= 8, p += 8) {
-        h = tok_mix(h ^ tok_load(p, 8));
+    if (n <= 8) {
+        return tok_mix(tok_mix(h ^ tok_load_few(p, n)) + h);
     }
-    return tok_mix(tok_mix(h) ^ tok_load(p, n));
+    for (; n > 8; n -= 8, p += 8) {
+        h = tok_mix(h ^ tok_load64(p));
+    }
+    return tok_mix(tok_mix(h ^ tok_load64(p + n - 8)));
 }
 
 /* The text that stands for token id in the table. */
@@ -180,13 +208,10 @@ static inline struct gguf_str tok_key(const struct vocab *v, int32_t id)
     return v->text[id];
 }
 
-/* The ordinary token with these bytes, or -1. */
-static inline int32_t tok_find(const struct tok_tables *t, const char *p, size_t n)
+/* The ordinary token with these bytes, whose hash is h, or -1. */
+static inline int32_t tok_find_hashed(const struct tok_tables *t, const char *p, size_t n,
+                                      uint64_t h)
 {
-    if (n > t->token_len_max) {
-        return -1;
-    }
-    uint64_t h = tok_hash(p, n);
     uint32_t tag = (uint32_t)(h >> 32);
 
     for (uint32_t i = (uint32_t)h & t->token_mask;; i = (i + 1) & t->token_mask) {
@@ -198,11 +223,16 @@ static inline int32_t tok_find(const struct tok_tables *t, const char *p, size_t
         if (slot.tag == tag) {
             struct gguf_str key = tok_key(t->v, (int32_t)slot.value);
 
-            if (key.n == n && memcmp(key.s, p, n) == 0) {
+            if (key.n == n && tok_same(key.s, p, n)) {
                 return (int32_t)slot.value;
             }
         }
     }
+}
+
+static inline int32_t tok_find(const struct tok_tables *t, const char *p, size_t n)
+{
+    return n > t->token_len_max ? -1 : tok_find_hashed(t, p, n, tok_hash(p, n));
 }
 
 static inline uint64_t tok_pair_hash(int32_t left, int32_t right)
@@ -210,11 +240,22 @@ static inline uint64_t tok_pair_hash(int32_t left, int32_t right)
     return tok_mix(tok_mix((uint64_t)(uint32_t)left << 32 | (uint32_t)right));
 }
 
+/* The bit of a pair in the filter: hash bits that the slot's place does not use. */
+static inline uint32_t tok_filter_bit(const struct tok_tables *t, uint64_t h)
+{
+    return (uint32_t)(h >> 20) & t->filter_mask;
+}
+
 /* The rank of merging two tokens, or RANK_NONE. */
 static inline uint32_t tok_pair(const struct tok_tables *t, int32_t left, int32_t right)
 {
     uint64_t h = tok_pair_hash(left, right);
     uint32_t tag = (uint32_t)(h >> 32);
+    uint32_t bit = tok_filter_bit(t, h);
+
+    if (!(t->pair_filter[bit / 64] >> bit % 64 & 1)) {
+        return RANK_NONE;
+    }
 
     for (uint32_t i = (uint32_t)h & t->pair_mask;; i = (i + 1) & t->pair_mask) {
         struct hash_slot slot = t->pair[i];

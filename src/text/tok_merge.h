@@ -25,33 +25,57 @@ typedef struct candidate merge_fn(const struct tok_tables *t, const char *s, str
 
 enum { MERGE_SHORT = 48 };
 
+/* The leftmost of the lowest ranks; n >= 1. */
+static inline size_t merge_lowest(const uint32_t *rank, size_t n)
+{
+    uint32_t low = rank[0];
+    size_t at = 0;
+
+    for (size_t i = 1; i < n; i++) {
+        at = rank[i] < low ? i : at;
+        low = rank[i] < low ? rank[i] : low;
+    }
+    return at;
+}
+
 /* sym[n] holds the end of the piece in `begin`.  Returns how many symbols are left. */
 static inline __attribute__((always_inline)) size_t
 merge_short(const struct tok_tables *t, const char *s, struct symbol *sym, size_t n, merge_fn *fn)
 {
-    struct candidate cand[MERGE_SHORT];
+    uint32_t rank[MERGE_SHORT];
+    int32_t id[MERGE_SHORT];  /* of the candidate */
+    struct candidate c;
 
     for (size_t i = 0; i + 1 < n; i++) {
-        cand[i] = fn(t, s, sym[i], sym[i + 1], sym[i + 2].begin);
+        c = fn(t, s, sym[i], sym[i + 1], sym[i + 2].begin);
+        rank[i] = c.rank;
+        id[i] = c.id;
     }
     while (n > 1) {
-        size_t best = 0;
+        size_t best = merge_lowest(rank, n - 1);
 
-        for (size_t i = 1; i + 1 < n; i++) {
-            best = cand[i].rank < cand[best].rank ? i : best;
-        }
-        if (cand[best].rank == RANK_NONE) {
+        if (rank[best] == RANK_NONE) {
             break;
         }
-        sym[best].id = cand[best].id;
-        memmove(&sym[best + 1], &sym[best + 2], (n - best - 1) * sizeof *sym);
+        sym[best].id = id[best];
         n--;
+        /* The loops are short, so that calls to memmove would cost more. */
+        for (size_t i = best + 1; i <= n; i++) {
+            sym[i] = sym[i + 1];
+        }
+        for (size_t i = best + 1; i + 1 < n; i++) {
+            rank[i] = rank[i + 1];
+            id[i] = id[i + 1];
+        }
         if (best + 1 < n) {
-            memmove(&cand[best], &cand[best + 1], (n - 1 - best) * sizeof *cand);
-            cand[best] = fn(t, s, sym[best], sym[best + 1], sym[best + 2].begin);
+            c = fn(t, s, sym[best], sym[best + 1], sym[best + 2].begin);
+            rank[best] = c.rank;
+            id[best] = c.id;
         }
         if (best > 0) {
-            cand[best - 1] = fn(t, s, sym[best - 1], sym[best], sym[best + 1].begin);
+            c = fn(t, s, sym[best - 1], sym[best], sym[best + 1].begin);
+            rank[best - 1] = c.rank;
+            id[best - 1] = c.id;
         }
     }
     return n;

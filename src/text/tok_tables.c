@@ -8,7 +8,7 @@
 
 #include "base/log.h"
 
-enum { PROBE_MAX = 4096 };
+enum { PROBE_MAX = 4096, BATCH = 64 };
 
 struct tok_tables *tok_tables_new(const struct vocab *v, slm_error *err)
 {
@@ -28,12 +28,14 @@ static void drop(struct tok_tables *t)
     mem_free(t->token);
     mem_free(t->merge);
     mem_free(t->pair);
+    mem_free(t->pair_filter);
     mem_free(t->byte_pair);
     mem_free(t->score_rank);
     mem_free((void *)t->whole);
     t->token = NULL;
     t->merge = NULL;
     t->pair = NULL;
+    t->pair_filter = NULL;
     t->byte_pair = NULL;
     t->score_rank = NULL;
     t->whole = NULL;
@@ -75,11 +77,17 @@ static bool fail_collisions(slm_error *err, const char *key)
 
 /* ---- tokens ------------------------------------------------------------------------------- */
 
+/* Whether merging may meet the token by its text. */
+static bool has_key(const struct vocab *v, int32_t id)
+{
+    return token_is_ordinary(token_type(v, id)) && tok_key(v, id).n > 0 &&
+           !(v->kind == VOCAB_BPE && (v->type[id] & VOCAB_FOREIGN));
+}
+
 /* The lowest id wins where texts repeat: ids are inserted in order. */
-static bool insert_token(struct tok_tables *t, int32_t id, slm_error *err)
+static bool insert_token(struct tok_tables *t, int32_t id, uint64_t h, slm_error *err)
 {
     struct gguf_str key = tok_key(t->v, id);
-    uint64_t h = tok_hash(key.s, key.n);
     uint32_t tag = (uint32_t)(h >> 32);
     uint32_t i = (uint32_t)h & t->token_mask;
 
@@ -101,33 +109,36 @@ static bool insert_token(struct tok_tables *t, int32_t id, slm_error *err)
     return fail_collisions(err, "tokenizer.ggml.tokens");
 }
 
-/* Whether merging may meet the token by its text. */
-static bool has_key(const struct vocab *v, int32_t id)
-{
-    return token_is_ordinary(token_type(v, id)) && tok_key(v, id).n > 0 &&
-           !(v->kind == VOCAB_BPE && (v->type[id] & VOCAB_FOREIGN));
-}
-
+/* Slots are far apart, so they are fetched a batch ahead. */
 static bool build_tokens(struct tok_tables *t, slm_error *err)
 {
     const struct vocab *v = t->v;
+    uint64_t hash[BATCH];
 
     t->token = slots_new((size_t)v->n, &t->token_mask, err);
     if (t->token == NULL) {
         return false;
     }
     t->token_len_max = 0;
-    for (int32_t id = 0; id < v->n; id++) {
-        if (!has_key(v, id)) {
-            continue;
-        }
-        size_t n = tok_key(v, id).n;
+    for (int32_t first = 0; first < v->n; first += BATCH) {
+        int32_t end = v->n - first < BATCH ? v->n : first + BATCH;
 
-        if (n > t->token_len_max) {
-            t->token_len_max = n;
+        for (int32_t id = first; id < end; id++) {
+            struct gguf_str key = tok_key(v, id);
+
+            hash[id - first] = tok_hash(key.s, key.n);
+            __builtin_prefetch(&t->token[(uint32_t)hash[id - first] & t->token_mask], 1);
         }
-        if (!insert_token(t, id, err)) {
-            return false;
+        for (int32_t id = first; id < end; id++) {
+            if (!has_key(v, id)) {
+                continue;
+            }
+            size_t n = tok_key(v, id).n;
+
+            t->token_len_max = n > t->token_len_max ? n : t->token_len_max;
+            if (!insert_token(t, id, hash[id - first], err)) {
+                return false;
+            }
         }
     }
     return true;
@@ -168,7 +179,10 @@ static bool insert_pair(struct tok_tables *t, uint32_t rank, slm_error *err)
         struct hash_slot *slot = &t->pair[i];
 
         if (slot->value == HASH_EMPTY) {
+            uint32_t bit = tok_filter_bit(t, h);
+
             *slot = (struct hash_slot){tag, rank};
+            t->pair_filter[bit / 64] |= (uint64_t)1 << bit % 64;
             return true;
         }
         if (slot->tag == tag && t->merge[slot->value].left == m.left &&
@@ -208,35 +222,134 @@ static bool merge_text(const struct tok_tables *t, struct gguf_str s, char *text
     return b >= 0;
 }
 
-static bool build_merges(struct tok_tables *t, slm_error *err)
+/* An entry while its tokens are looked up. */
+struct part {
+    const char *s;
+    size_t n;
+    uint64_t hash;
+    int32_t id;
+};
+
+struct entry {
+    uint32_t rank;
+    struct part left, right, both;
+};
+
+static void part_start(const struct tok_tables *t, struct part *p, const char *s, size_t n)
 {
-    const struct gguf_kv *kv = t->v->merges;
-    size_t n_unusable = 0;
-    char *text = mem_alloc(2 * t->token_len_max + 1, 1);
+    *p = (struct part){s, n, tok_hash(s, n), -1};
+    __builtin_prefetch(&t->token[(uint32_t)p->hash & t->token_mask]);
+}
 
-    t->merge = mem_alloc((size_t)kv->n, sizeof *t->merge);
-    t->pair = slots_new((size_t)kv->n, &t->pair_mask, err);
-    if (text == NULL || t->merge == NULL || t->pair == NULL) {
-        mem_free(text);
-        return slm_fail_nomem(err, "the merges of the tokenizer");
+/* Fetches where the text of the token lies that the slot most likely names. */
+static void part_fetch_place(const struct tok_tables *t, const struct part *p)
+{
+    uint32_t id = t->token[(uint32_t)p->hash & t->token_mask].value;
+
+    if (id != HASH_EMPTY) {
+        __builtin_prefetch(t->v->kind == VOCAB_BPE ? (const void *)&t->v->piece_at[id]
+                                                   : (const void *)&t->v->text[id]);
     }
-    for (uint32_t rank = 0; rank < kv->n; rank++) {
-        struct merge *m = &t->merge[rank];
-        size_t cut, n;
+}
 
-        *m = (struct merge){-1, -1, -1};
-        if (merge_text(t, kv->str[rank], text, &cut, &n)) {
-            *m = (struct merge){tok_find(t, text, cut), tok_find(t, text + cut, n - cut),
-                                tok_find(t, text, n)};
+static void part_fetch_text(const struct tok_tables *t, const struct part *p)
+{
+    uint32_t id = t->token[(uint32_t)p->hash & t->token_mask].value;
+
+    if (id != HASH_EMPTY) {
+        __builtin_prefetch(tok_key(t->v, (int32_t)id).s);
+    }
+}
+
+static void part_find(const struct tok_tables *t, struct part *p)
+{
+    p->id = tok_find_hashed(t, p->s, p->n, p->hash);
+}
+
+/* Looks up the tokens of n entries.  Each look-up waits for memory three times, one behind
+ * the other; a batch waits for all of them together. */
+static void resolve(const struct tok_tables *t, struct entry *e, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        part_fetch_place(t, &e[i].left);
+        part_fetch_place(t, &e[i].right);
+        part_fetch_place(t, &e[i].both);
+    }
+    for (size_t i = 0; i < n; i++) {
+        part_fetch_text(t, &e[i].left);
+        part_fetch_text(t, &e[i].right);
+        part_fetch_text(t, &e[i].both);
+    }
+    for (size_t i = 0; i < n; i++) {
+        part_find(t, &e[i].left);
+        part_find(t, &e[i].right);
+        part_find(t, &e[i].both);
+        __builtin_prefetch(
+            &t->pair[(uint32_t)tok_pair_hash(e[i].left.id, e[i].right.id) & t->pair_mask], 1);
+    }
+}
+
+/* Pairs of bytes are looked up most, so they get a table of their own. */
+static void note_byte_pair(struct tok_tables *t, const struct entry *e)
+{
+    if (t->byte_pair != NULL && e->both.n == 2) {
+        uint32_t *rank = &t->byte_pair[(unsigned char)e->both.s[0] * 256 +
+                                       (unsigned char)e->both.s[1]];
+
+        *rank = *rank == RANK_NONE ? e->rank : *rank;
+    }
+}
+
+/* Enters n resolved entries; *n_unusable counts those that name no tokens. */
+static bool insert_entries(struct tok_tables *t, const struct entry *e, size_t n,
+                           size_t *n_unusable, slm_error *err)
+{
+    for (size_t i = 0; i < n; i++) {
+        struct merge m = {e[i].left.id, e[i].right.id, e[i].both.id};
+
+        if (m.left < 0 || m.right < 0 || m.id < 0) {
+            ++*n_unusable;
+            continue;
         }
-        if (m->left < 0 || m->right < 0 || m->id < 0) {
-            n_unusable++;
-        } else if (!insert_pair(t, rank, err)) {
-            mem_free(text);
+        t->merge[e[i].rank] = m;
+        note_byte_pair(t, &e[i]);
+        if (!insert_pair(t, e[i].rank, err)) {
             return false;
         }
     }
-    mem_free(text);
+    return true;
+}
+
+static bool fill_merges(struct tok_tables *t, char *text, slm_error *err)
+{
+    const struct gguf_kv *kv = t->v->merges;
+    size_t n_unusable = 0;
+    size_t text_max = 2 * t->token_len_max + 1;
+    struct entry e[BATCH];
+
+    for (uint32_t rank = 0; rank < kv->n;) {
+        size_t n = 0;
+        uint32_t end = kv->n - rank < BATCH ? (uint32_t)kv->n : rank + BATCH;
+
+        for (; rank < end; rank++) {
+            char *s = text + n * text_max;
+            size_t cut, len;
+
+            if (merge_text(t, kv->str[rank], s, &cut, &len)) {
+                e[n].rank = rank;
+                part_start(t, &e[n].left, s, cut);
+                part_start(t, &e[n].right, s + cut, len - cut);
+                part_start(t, &e[n].both, s, len);
+                n++;
+            } else {
+                n_unusable++;
+            }
+        }
+        resolve(t, e, n);
+        if (!insert_entries(t, e, n, &n_unusable, err)) {
+            return false;
+        }
+    }
     if (n_unusable > 0) {
         log_line(SLM_LOG_WARN, "%zu of %llu entries of tokenizer.ggml.merges name no ordinary "
                  "tokens and are not used", n_unusable, (unsigned long long)kv->n);
@@ -244,22 +357,33 @@ static bool build_merges(struct tok_tables *t, slm_error *err)
     return true;
 }
 
-/* Pairs of bytes are looked up most, so they get a table of their own. */
-static bool build_byte_pairs(struct tok_tables *t, slm_error *err)
+static bool build_merges(struct tok_tables *t, slm_error *err)
 {
-    t->byte_pair = mem_alloc(256 * 256, sizeof *t->byte_pair);
-    if (t->byte_pair == NULL) {
-        return slm_fail_nomem(err, "the byte pairs of the tokenizer");
-    }
-    for (int l = 0; l < 256; l++) {
-        for (int r = 0; r < 256; r++) {
-            bool both = t->byte_id[l] >= 0 && t->byte_id[r] >= 0;
+    const struct gguf_kv *kv = t->v->merges;
+    size_t n_pairs = 256 * 256;
+    char *text = mem_alloc(2 * t->token_len_max + 1, BATCH);
 
-            t->byte_pair[l * 256 + r] =
-                both ? tok_pair(t, t->byte_id[l], t->byte_id[r]) : RANK_NONE;
-        }
+    t->merge = mem_alloc((size_t)kv->n, sizeof *t->merge);
+    t->pair = slots_new((size_t)kv->n, &t->pair_mask, err);
+    /* Four bits for each slot, so one bit in ten is set. */
+    t->filter_mask = 4 * (t->pair_mask + 1) - 1;
+    t->pair_filter = mem_zalloc(t->filter_mask / 64 + 1, sizeof *t->pair_filter);
+    if (t->v->kind == VOCAB_BPE) {
+        t->byte_pair = mem_alloc(n_pairs, sizeof *t->byte_pair);
     }
-    return true;
+    bool ok = text != NULL && t->merge != NULL && t->pair != NULL &&
+              t->pair_filter != NULL && (t->byte_pair != NULL || t->v->kind != VOCAB_BPE);
+
+    if (!ok) {
+        slm_fail_nomem(err, "the merges of the tokenizer");
+    } else {
+        if (t->byte_pair != NULL) {
+            memset(t->byte_pair, 0xFF, n_pairs * sizeof *t->byte_pair);
+        }
+        ok = fill_merges(t, text, err);
+    }
+    mem_free(text);
+    return ok;
 }
 
 /* ---- scores --------------------------------------------------------------------------------------- */
@@ -331,8 +455,8 @@ static bool build(struct tok_tables *t, slm_error *err)
     if (v->kind == VOCAB_SPM ? !build_scores(t, err) : !build_merges(t, err)) {
         return false;
     }
-    if (v->kind == VOCAB_BPE ? !build_byte_pairs(t, err) : (build_crossings(t), false)) {
-        return false;
+    if (v->kind != VOCAB_BPE) {
+        build_crossings(t);
     }
     t->whole = mem_zalloc((size_t)v->n, sizeof *t->whole);
     return t->whole != NULL || slm_fail_nomem(err, "the tables of the tokenizer");

@@ -22,7 +22,7 @@ static const char *const end_names[] = {
     "<|eot_id|>", "<|im_end|>", "<|end|>", "<|return|>", "<|call|>", "<|flush|>", "<|calls|>",
     "<end_of_turn>", "<|endoftext|>", "</s>", "<|eom_id|>", "<EOT>", "_<EOT>", "[EOT]", "[EOS]",
     "<|end_of_text|>", "<end_of_utterance>", "<eos>", "<turn|>", "<|tool_response>",
-    "<\xEF\xBD\x9C" "end\xE2\x96\x81of\xE2\x96\x81sentence\xEF\xBD\x9C>", "[e~[",
+    "<｜end▁of▁sentence｜>", "[e~[",
     "<|fim_pad|>", "<fim-pad>", "<fim_pad>", "<PAD>", "[PAD]",
     "<|fim_repo|>", "<|repo_name|>", "<fim-repo>", "<REPO>", "<reponame>",
     "<|file_sep|>",
@@ -77,22 +77,24 @@ int64_t tok_decode_bytes(const char *s, size_t n, char *out)
     size_t len = 0;
 
     /* The alphabet ends at U+0143, so a character has one or two bytes. */
-    for (size_t i = 0; i < n;) {
-        int b;
+    for (size_t i = 0; i < n; i++) {
+        unsigned c = u[i];
 
-        if (u[i] < 0x80) {
-            b = tok_byte_of(u[i]);
-            i++;
-        } else if (u[i] >= 0xC2 && u[i] <= 0xC5 && i + 1 < n && (u[i + 1] & 0xC0) == 0x80) {
-            b = tok_byte_of((u[i] & 0x1Fu) << 6 | (u[i + 1] & 0x3Fu));
-            i += 2;
-        } else {
-            return -1;
+        if (c - 0x21 > 0x7E - 0x21) {
+            uint32_t cp = UINT32_MAX;
+
+            if (c >= 0xC2 && c <= 0xC5 && i + 1 < n && (u[i + 1] & 0xC0) == 0x80) {
+                i++;
+                cp = (c & 0x1Fu) << 6 | (u[i] & 0x3Fu);
+            }
+            int b = tok_byte_of(cp);
+
+            if (b < 0) {
+                return -1;
+            }
+            c = (unsigned)b;
         }
-        if (b < 0) {
-            return -1;
-        }
-        out[len++] = (char)b;
+        out[len++] = (char)c;
     }
     return (int64_t)len;
 }
