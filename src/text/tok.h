@@ -72,7 +72,7 @@ static inline bool token_is_ordinary(int type)
 
 static inline bool is_mark(const char *s, size_t n)
 {
-    return n >= 3 && memcmp(s, TOK_MARK, 3) == 0;
+    return n >= 3 && s[0] == TOK_MARK[0] && s[1] == TOK_MARK[1] && s[2] == TOK_MARK[2];
 }
 
 /* Maps a code point of the printable alphabet of byte-level BPE to its byte, or -1. */
@@ -109,6 +109,8 @@ struct tok_tables {
     struct hash_slot *token;
     uint32_t token_mask;
     size_t token_len_max;
+    uint64_t *token_filter;  /* a bit for each hash, for look-ups that mostly fail */
+    uint32_t token_filter_mask;
     const struct vocab *v;
 
     /* The token of a single byte, -1: none. */
@@ -119,7 +121,7 @@ struct tok_tables {
     struct hash_slot *pair;
     uint32_t pair_mask;
     uint64_t *pair_filter;   /* a bit for each hash; most pairs do not merge and stop here */
-    uint32_t filter_mask;    /* of bits */
+    uint32_t pair_filter_mask;
     uint32_t *byte_pair;     /* [256][256] rank or RANK_NONE; byte-level only */
 
     /* By score: rank of a token, lower first. */
@@ -128,9 +130,11 @@ struct tok_tables {
     /* Whether merging a token's text gives the token: 0 not known yet, 1 yes, 2 no. */
     _Atomic uint8_t *whole;
 
-    /* Last byte of a character behind which some token goes on with U+2581; elsewhere text
-     * may be cut in front of U+2581, because no merge can reach across. */
-    bool crosses[256];
+    /* Which bytes stand side by side in some token, and behind which bytes one goes on with
+     * U+2581.  Elsewhere text may be cut, because no merge can reach across.  Not for
+     * byte-level BPE. */
+    uint64_t beside[256][4];
+    bool beside_mark[256];
 };
 
 struct tok_tables *tok_tables_new(const struct vocab *v, slm_error *err);
@@ -208,6 +212,21 @@ static inline struct gguf_str tok_key(const struct vocab *v, int32_t id)
     return v->text[id];
 }
 
+/* Filters take hash bits that the places of slots do not depend on. */
+static inline bool tok_filter_has(const uint64_t *filter, uint32_t mask, uint64_t h)
+{
+    uint32_t bit = (uint32_t)(h >> 20) & mask;
+
+    return filter[bit / 64] >> bit % 64 & 1;
+}
+
+static inline void tok_filter_add(uint64_t *filter, uint32_t mask, uint64_t h)
+{
+    uint32_t bit = (uint32_t)(h >> 20) & mask;
+
+    filter[bit / 64] |= (uint64_t)1 << bit % 64;
+}
+
 /* The ordinary token with these bytes, whose hash is h, or -1. */
 static inline int32_t tok_find_hashed(const struct tok_tables *t, const char *p, size_t n,
                                       uint64_t h)
@@ -235,15 +254,21 @@ static inline int32_t tok_find(const struct tok_tables *t, const char *p, size_t
     return n > t->token_len_max ? -1 : tok_find_hashed(t, p, n, tok_hash(p, n));
 }
 
+/* The same where most texts are no token. */
+static inline int32_t tok_find_rare(const struct tok_tables *t, const char *p, size_t n)
+{
+    if (n > t->token_len_max) {
+        return -1;
+    }
+    uint64_t h = tok_hash(p, n);
+
+    return tok_filter_has(t->token_filter, t->token_filter_mask, h) ? tok_find_hashed(t, p, n, h)
+                                                                    : -1;
+}
+
 static inline uint64_t tok_pair_hash(int32_t left, int32_t right)
 {
     return tok_mix(tok_mix((uint64_t)(uint32_t)left << 32 | (uint32_t)right));
-}
-
-/* The bit of a pair in the filter: hash bits that the slot's place does not use. */
-static inline uint32_t tok_filter_bit(const struct tok_tables *t, uint64_t h)
-{
-    return (uint32_t)(h >> 20) & t->filter_mask;
 }
 
 /* The rank of merging two tokens, or RANK_NONE. */
@@ -251,9 +276,8 @@ static inline uint32_t tok_pair(const struct tok_tables *t, int32_t left, int32_
 {
     uint64_t h = tok_pair_hash(left, right);
     uint32_t tag = (uint32_t)(h >> 32);
-    uint32_t bit = tok_filter_bit(t, h);
 
-    if (!(t->pair_filter[bit / 64] >> bit % 64 & 1)) {
+    if (!tok_filter_has(t->pair_filter, t->pair_filter_mask, h)) {
         return RANK_NONE;
     }
 
@@ -312,20 +336,41 @@ void tok_bpe(struct tok_call *c, const char *s, size_t n);
 void tok_spm(struct tok_call *c, const char *s, size_t n, bool space);
 void tok_gemma4(struct tok_call *c, const char *s, size_t n);
 
-/* The next chunk of s[pos, n): no merge reaches across its ends, because no token goes on
- * with U+2581 there.  Leaves it in c->chunk with U+2581 for spaces and returns its end. */
-size_t tok_chunk(struct tok_call *c, const char *s, size_t pos, size_t n);
+/* The next chunk of s[pos, n), across whose ends no merge can reach: its text with U+2581 for
+ * spaces, valid until the next call.  Returns where it ends in s. */
+size_t tok_chunk(struct tok_call *c, const char *s, size_t pos, size_t n, struct gguf_str *chunk);
 
 /* Appends the bytes of a character without a token. */
 void tok_bytes(struct tok_call *c, const char *s, size_t n);
 
-/* Length of the character at s[0, n), n >= 1, by its first byte alone. */
+/* Length of the character at s[0, n), n >= 1; 1 where there is none. */
 static inline size_t tok_char_len(const char *s, size_t n)
 {
     static const unsigned char len[16] = {1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 2, 2, 3, 4};
     size_t want = len[(unsigned char)s[0] >> 4];
 
-    return want < n ? want : n;
+    for (size_t i = 1; i < want; i++) {
+        if (i >= n || ((unsigned char)s[i] & 0xC0) != 0x80) {
+            return 1;
+        }
+    }
+    return want;
+}
+
+/* Whether a token's text is known to merge to that token: then it needs no merging. */
+enum { WHOLE_UNKNOWN, WHOLE_YES, WHOLE_NO };
+
+static inline bool tok_is_whole(const struct tok_tables *t, int32_t id)
+{
+    return id >= 0 && atomic_load_explicit(&t->whole[id], memory_order_relaxed) == WHOLE_YES;
+}
+
+/* Remembers what merging the text of token `id` gave; id -1: the text of no token. */
+static inline void tok_set_whole(const struct tok_tables *t, int32_t id, bool whole)
+{
+    if (id >= 0) {
+        atomic_store_explicit(&t->whole[id], whole ? WHOLE_YES : WHOLE_NO, memory_order_relaxed);
+    }
 }
 
 /* ---- special tokens --------------------------------------------------------------------------- */

@@ -1,10 +1,9 @@
 /* tok_bpe.c - byte pair encoding by rank: byte-level ("gpt2") and gemma4.
  *
  * Most pieces are one token.  Whether a token's text merges to that token is found out
- * once and remembered, so that such a piece costs one look into the table. */
+ * once and remembered, so that such a piece costs one look into the table.  A byte
+ * without a token is dropped, as the models' own tokenizers do. */
 #include "text/tok_merge.h"
-
-enum { WHOLE_UNKNOWN, WHOLE_YES, WHOLE_NO };
 
 static inline struct candidate by_rank(const struct tok_tables *t, uint32_t rank)
 {
@@ -33,28 +32,6 @@ static inline struct candidate merge_chars_fn(const struct tok_tables *t, const 
     return by_rank(t, left.id < 0 || right.id < 0 ? RANK_NONE : tok_pair(t, left.id, right.id));
 }
 
-/* The piece's token where it is known to be whole, -1 where it must be merged. */
-static inline int32_t whole_token(const struct tok_tables *t, const char *s, size_t n,
-                                  int32_t *found)
-{
-    *found = tok_find(t, s, n);
-    if (*found >= 0 &&
-        atomic_load_explicit(&t->whole[*found], memory_order_relaxed) == WHOLE_YES) {
-        return *found;
-    }
-    return -1;
-}
-
-static inline void remember(const struct tok_tables *t, int32_t found, const struct symbol *sym,
-                            size_t n)
-{
-    if (found >= 0) {
-        atomic_store_explicit(&t->whole[found],
-                              n == 1 && sym[0].id == found ? WHOLE_YES : WHOLE_NO,
-                              memory_order_relaxed);
-    }
-}
-
 /* ---- byte-level ---------------------------------------------------------------------------- */
 
 static size_t byte_symbols(const struct tok_tables *t, const char *s, size_t n, struct symbol *sym)
@@ -66,7 +43,6 @@ static size_t byte_symbols(const struct tok_tables *t, const char *s, size_t n, 
     return n;
 }
 
-/* A byte without a token is dropped, as the models' own tokenizers do. */
 static void push_symbols(struct tok_call *c, const struct symbol *sym, size_t n)
 {
     for (size_t i = 0; i < n; i++) {
@@ -85,17 +61,16 @@ static void long_piece(struct tok_call *c, const char *s, size_t n, int32_t foun
     }
     byte_symbols(c->t, s, n, sym);
     n = merge_long(c->t, s, sym, n, merge_bytes_fn);
-    remember(c->t, found, sym, n);
+    tok_set_whole(c->t, found, n == 1);
     push_symbols(c, sym, n);
 }
 
 static void piece(struct tok_call *c, const char *s, size_t n)
 {
     const struct tok_tables *t = c->t;
-    int32_t found;
-    int32_t id = whole_token(t, s, n, &found);
+    int32_t found = tok_find(t, s, n);
 
-    if (id >= 0 || (found >= 0 && (c->v->pre->flags & PRETOK_WHOLE))) {
+    if (tok_is_whole(t, found) || (found >= 0 && (c->v->pre->flags & PRETOK_WHOLE))) {
         ids_push(c, found);
         return;
     }
@@ -107,7 +82,7 @@ static void piece(struct tok_call *c, const char *s, size_t n)
 
     byte_symbols(t, s, n, sym);
     n = merge_short(t, s, sym, n, merge_bytes_fn);
-    remember(t, found, sym, n);
+    tok_set_whole(t, found, n == 1);
     push_symbols(c, sym, n);
 }
 
@@ -154,11 +129,10 @@ static void push_chars(struct tok_call *c, const char *s, const struct symbol *s
 static void chunk(struct tok_call *c, const char *s, size_t n)
 {
     const struct tok_tables *t = c->t;
-    int32_t found;
-    int32_t id = whole_token(t, s, n, &found);
+    int32_t found = tok_find(t, s, n);
 
-    if (id >= 0) {
-        ids_push(c, id);
+    if (tok_is_whole(t, found)) {
+        ids_push(c, found);
         return;
     }
     struct symbol few[MERGE_SHORT + 1];
@@ -171,7 +145,7 @@ static void chunk(struct tok_call *c, const char *s, size_t n)
 
     count = n > MERGE_SHORT ? merge_long(t, s, sym, count, merge_chars_fn)
                             : merge_short(t, s, sym, count, merge_chars_fn);
-    remember(t, found, sym, count);
+    tok_set_whole(t, found, count == 1);
     push_chars(c, s, sym, count);
 }
 
@@ -190,8 +164,12 @@ void tok_gemma4(struct tok_call *c, const char *s, size_t n)
             continue;
         }
         while (pos < end && !c->failed) {
-            pos = tok_chunk(c, s, pos, end);
-            chunk(c, c->chunk.data, c->chunk.len);
+            struct gguf_str part;
+
+            pos = tok_chunk(c, s, pos, end, &part);
+            if (!c->failed) {
+                chunk(c, part.s, part.n);
+            }
         }
     }
 }

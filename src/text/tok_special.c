@@ -136,7 +136,12 @@ static bool touches_span(const struct search *q, size_t begin, size_t end)
             lo = mid + 1;
         }
     }
-    return lo < q->n_spans && q->spans[lo].begin < end;
+    for (; lo < q->n_spans && q->spans[lo].begin < end; lo++) {
+        if (q->spans[lo].begin < q->spans[lo].end) {
+            return true;
+        }
+    }
+    return false;
 }
 
 /* Narrows [*lo, *hi), whose texts agree up to depth and are longer, to those with byte c there. */

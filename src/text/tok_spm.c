@@ -1,49 +1,69 @@
 /* tok_spm.c - merging by score ("llama"), with bytes for what has no token.
  *
  * The rule merges over a whole fragment.  Since every merge gives a token, none can reach
- * across a place where no token continues; in front of U+2581 that holds nearly always, so
- * a fragment falls apart into words and the result stays the same. */
+ * across a place where no token has the two bytes that meet there; in front of U+2581 that
+ * holds nearly always, so a fragment falls apart into words and the result is the same. */
 #include "text/tok_merge.h"
-
-enum { WHOLE_UNKNOWN, WHOLE_YES, WHOLE_NO };
 
 static inline struct candidate merge_text_fn(const struct tok_tables *t, const char *s,
                                              struct symbol left, struct symbol right,
                                              uint32_t end)
 {
     (void)right;
-    int32_t id = tok_find(t, s + left.begin, end - left.begin);
+    int32_t id = tok_find_rare(t, s + left.begin, end - left.begin);
 
     return (struct candidate){id < 0 ? RANK_NONE : t->score_rank[id], id};
 }
 
-size_t tok_chunk(struct tok_call *c, const char *s, size_t pos, size_t n)
+/* Copies s with U+2581 for spaces. */
+static void copy_marked(struct buf *b, const char *s, size_t n)
 {
-    struct buf *b = &c->chunk;
-    size_t run = pos;  /* what is not copied yet */
-    size_t i = pos;
+    size_t copied = 0;
 
-    buf_clear(b);
-    for (;;) {
-        while (i < n && s[i] != ' ' && s[i] != TOK_MARK[0]) {
-            i++;
+    for (size_t i = 0; i < n; i++) {
+        if (s[i] == ' ') {
+            buf_add(b, s + copied, i - copied);
+            buf_add(b, TOK_MARK, 3);
+            copied = i + 1;
         }
-        bool mark = i < n && s[i] != ' ';
-
-        if (mark && !is_mark(s + i, n - i)) {
-            i++;
-            continue;
-        }
-        buf_add(b, s + run, i - run);
-        if (i >= n || (b->len > 0 && !c->t->crosses[(unsigned char)b->data[b->len - 1]])) {
-            break;
-        }
-        buf_add(b, TOK_MARK, 3);
-        i += mark ? 3 : 1;
-        run = i;
     }
-    c->failed |= b->failed;
-    return b->failed ? n : i;
+    buf_add(b, s + copied, n - copied);
+}
+
+size_t tok_chunk(struct tok_call *c, const char *s, size_t pos, size_t n, struct gguf_str *chunk)
+{
+    const struct tok_tables *t = c->t;
+    size_t end = pos;
+    bool spaces = false;
+    bool joined = true;
+
+    while (end < n && joined) {
+        unsigned char last;
+
+        if (s[end] == ' ') {
+            spaces = true;
+            last = (unsigned char)TOK_MARK[2];
+            end++;
+        } else {
+            end += tok_char_len(s + end, n - end);
+            last = (unsigned char)s[end - 1];
+        }
+        if (end < n) {
+            unsigned char next = (unsigned char)s[end];
+
+            joined = next == ' ' || is_mark(s + end, n - end)
+                         ? t->beside_mark[last]
+                         : t->beside[last][next / 64] >> next % 64 & 1;
+        }
+    }
+    *chunk = (struct gguf_str){s + pos, end - pos};
+    if (spaces) {
+        buf_clear(&c->chunk);
+        copy_marked(&c->chunk, s + pos, end - pos);
+        c->failed |= c->chunk.failed;
+        *chunk = (struct gguf_str){buf_str(&c->chunk), c->chunk.len};
+    }
+    return end;
 }
 
 void tok_bytes(struct tok_call *c, const char *s, size_t n)
@@ -63,8 +83,7 @@ static void chunk(struct tok_call *c, const char *s, size_t n)
     const struct tok_tables *t = c->t;
     int32_t found = tok_find(t, s, n);
 
-    if (found >= 0 &&
-        atomic_load_explicit(&t->whole[found], memory_order_relaxed) == WHOLE_YES) {
+    if (tok_is_whole(t, found)) {
         ids_push(c, found);
         return;
     }
@@ -82,10 +101,7 @@ static void chunk(struct tok_call *c, const char *s, size_t n)
     sym[count].begin = (uint32_t)n;
     count = n > MERGE_SHORT ? merge_long(t, s, sym, count, merge_text_fn)
                             : merge_short(t, s, sym, count, merge_text_fn);
-    if (found >= 0) {
-        atomic_store_explicit(&t->whole[found], count == 1 ? WHOLE_YES : WHOLE_NO,
-                              memory_order_relaxed);
-    }
+    tok_set_whole(t, found, count == 1);
     for (size_t i = 0; i < count; i++) {
         size_t len = sym[i + 1].begin - sym[i].begin;
         int32_t id = sym[i].id >= 0 ? sym[i].id : tok_find(t, s + sym[i].begin, len);
@@ -115,7 +131,11 @@ void tok_spm(struct tok_call *c, const char *s, size_t n, bool space)
         n = c->text.len;
     }
     for (size_t pos = 0; pos < n && !c->failed;) {
-        pos = tok_chunk(c, s, pos, n);
-        chunk(c, c->chunk.data, c->chunk.len);
+        struct gguf_str piece;
+
+        pos = tok_chunk(c, s, pos, n, &piece);
+        if (!c->failed) {
+            chunk(c, piece.s, piece.n);
+        }
     }
 }

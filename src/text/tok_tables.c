@@ -8,7 +8,7 @@
 
 #include "base/log.h"
 
-enum { PROBE_MAX = 4096, BATCH = 64 };
+enum { PROBE_MAX = 4096, BATCH = 64, BYTE_PAIRS = 256 * 256 };
 
 struct tok_tables *tok_tables_new(const struct vocab *v, slm_error *err)
 {
@@ -26,6 +26,7 @@ struct tok_tables *tok_tables_new(const struct vocab *v, slm_error *err)
 static void drop(struct tok_tables *t)
 {
     mem_free(t->token);
+    mem_free(t->token_filter);
     mem_free(t->merge);
     mem_free(t->pair);
     mem_free(t->pair_filter);
@@ -33,6 +34,7 @@ static void drop(struct tok_tables *t)
     mem_free(t->score_rank);
     mem_free((void *)t->whole);
     t->token = NULL;
+    t->token_filter = NULL;
     t->merge = NULL;
     t->pair = NULL;
     t->pair_filter = NULL;
@@ -51,23 +53,25 @@ void tok_tables_free(struct tok_tables *t)
     mem_free(t);
 }
 
-/* Empty slots for n entries, at most two thirds full. */
-static struct hash_slot *slots_new(size_t n, uint32_t *mask, slm_error *err)
+/* Empty slots for n entries, at most two thirds full, and a filter with four bits for each,
+ * of which one in ten at most is set. */
+static bool slots_new(size_t n, struct hash_slot **slots, uint32_t *mask, uint64_t **filter,
+                      uint32_t *filter_mask, slm_error *err)
 {
     size_t n_slots = 16;
 
     while (n_slots < n + n / 2) {
         n_slots *= 2;
     }
-    struct hash_slot *slots = mem_alloc(n_slots, sizeof *slots);
-
-    if (slots == NULL) {
-        slm_fail_nomem(err, "the tables of the tokenizer");
-        return NULL;
+    *slots = mem_alloc(n_slots, sizeof **slots);
+    *filter = mem_zalloc(n_slots / 16, sizeof **filter);
+    if (*slots == NULL || *filter == NULL) {
+        return slm_fail_nomem(err, "the tables of the tokenizer");
     }
-    memset(slots, 0xFF, n_slots * sizeof *slots);
+    memset(*slots, 0xFF, n_slots * sizeof **slots);
     *mask = (uint32_t)(n_slots - 1);
-    return slots;
+    *filter_mask = (uint32_t)(4 * n_slots - 1);
+    return true;
 }
 
 static bool fail_collisions(slm_error *err, const char *key)
@@ -96,6 +100,7 @@ static bool insert_token(struct tok_tables *t, int32_t id, uint64_t h, slm_error
 
         if (slot->value == HASH_EMPTY) {
             *slot = (struct hash_slot){tag, (uint32_t)id};
+            tok_filter_add(t->token_filter, t->token_filter_mask, h);
             return true;
         }
         if (slot->tag == tag) {
@@ -115,8 +120,8 @@ static bool build_tokens(struct tok_tables *t, slm_error *err)
     const struct vocab *v = t->v;
     uint64_t hash[BATCH];
 
-    t->token = slots_new((size_t)v->n, &t->token_mask, err);
-    if (t->token == NULL) {
+    if (!slots_new((size_t)v->n, &t->token, &t->token_mask, &t->token_filter,
+                   &t->token_filter_mask, err)) {
         return false;
     }
     t->token_len_max = 0;
@@ -179,10 +184,8 @@ static bool insert_pair(struct tok_tables *t, uint32_t rank, slm_error *err)
         struct hash_slot *slot = &t->pair[i];
 
         if (slot->value == HASH_EMPTY) {
-            uint32_t bit = tok_filter_bit(t, h);
-
             *slot = (struct hash_slot){tag, rank};
-            t->pair_filter[bit / 64] |= (uint64_t)1 << bit % 64;
+            tok_filter_add(t->pair_filter, t->pair_filter_mask, h);
             return true;
         }
         if (slot->tag == tag && t->merge[slot->value].left == m.left &&
@@ -359,29 +362,23 @@ static bool fill_merges(struct tok_tables *t, char *text, slm_error *err)
 
 static bool build_merges(struct tok_tables *t, slm_error *err)
 {
-    const struct gguf_kv *kv = t->v->merges;
-    size_t n_pairs = 256 * 256;
-    char *text = mem_alloc(2 * t->token_len_max + 1, BATCH);
+    size_t n = (size_t)t->v->merges->n;
 
-    t->merge = mem_alloc((size_t)kv->n, sizeof *t->merge);
-    t->pair = slots_new((size_t)kv->n, &t->pair_mask, err);
-    /* Four bits for each slot, so one bit in ten is set. */
-    t->filter_mask = 4 * (t->pair_mask + 1) - 1;
-    t->pair_filter = mem_zalloc(t->filter_mask / 64 + 1, sizeof *t->pair_filter);
+    if (!slots_new(n, &t->pair, &t->pair_mask, &t->pair_filter, &t->pair_filter_mask, err)) {
+        return false;
+    }
+    t->merge = mem_alloc(n, sizeof *t->merge);
     if (t->v->kind == VOCAB_BPE) {
-        t->byte_pair = mem_alloc(n_pairs, sizeof *t->byte_pair);
-    }
-    bool ok = text != NULL && t->merge != NULL && t->pair != NULL &&
-              t->pair_filter != NULL && (t->byte_pair != NULL || t->v->kind != VOCAB_BPE);
-
-    if (!ok) {
-        slm_fail_nomem(err, "the merges of the tokenizer");
-    } else {
+        t->byte_pair = mem_alloc(BYTE_PAIRS, sizeof *t->byte_pair);
         if (t->byte_pair != NULL) {
-            memset(t->byte_pair, 0xFF, n_pairs * sizeof *t->byte_pair);
+            memset(t->byte_pair, 0xFF, BYTE_PAIRS * sizeof *t->byte_pair);
         }
-        ok = fill_merges(t, text, err);
     }
+    char *text = mem_alloc(2 * t->token_len_max + 1, BATCH);
+    bool ok = text != NULL && t->merge != NULL &&
+              (t->byte_pair != NULL || t->v->kind != VOCAB_BPE);
+
+    ok = ok ? fill_merges(t, text, err) : slm_fail_nomem(err, "the merges of the tokenizer");
     mem_free(text);
     return ok;
 }
@@ -417,26 +414,22 @@ static bool build_scores(struct tok_tables *t, slm_error *err)
     return true;
 }
 
-/* Notes behind which bytes a token goes on with U+2581. */
-static void build_crossings(struct tok_tables *t)
+/* Notes which bytes stand side by side in a token. */
+static void build_beside(struct tok_tables *t)
 {
     const struct vocab *v = t->v;
 
     for (int32_t id = 0; id < v->n; id++) {
         struct gguf_str s = v->text[id];
 
-        if (!has_key(v, id)) {
-            continue;
-        }
-        for (size_t i = 1; i + 3 <= s.n; i++) {
-            const char *mark = memchr(s.s + i, TOK_MARK[0], s.n - i);
+        for (size_t i = 1; i < s.n && has_key(v, id); i++) {
+            unsigned char a = (unsigned char)s.s[i - 1];
+            unsigned char b = (unsigned char)s.s[i];
 
-            if (mark == NULL) {
-                break;
-            }
-            i = (size_t)(mark - s.s);
-            if (is_mark(mark, s.n - i)) {
-                t->crosses[(unsigned char)s.s[i - 1]] = true;
+            if (is_mark(s.s + i, s.n - i)) {
+                t->beside_mark[a] = true;
+            } else {
+                t->beside[a][b / 64] |= (uint64_t)1 << b % 64;
             }
         }
     }
@@ -456,7 +449,7 @@ static bool build(struct tok_tables *t, slm_error *err)
         return false;
     }
     if (v->kind != VOCAB_BPE) {
-        build_crossings(t);
+        build_beside(t);
     }
     t->whole = mem_zalloc((size_t)v->n, sizeof *t->whole);
     return t->whole != NULL || slm_fail_nomem(err, "the tables of the tokenizer");
