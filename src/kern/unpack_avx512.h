@@ -301,17 +301,21 @@ INLINE const uint8_t *scale_bytes(uint32_t type, const uint8_t *p, int s)
 
 INLINE void scales_q2_K(const uint8_t *p, struct scales *out)
 {
+    const __m512i across = _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
+    const __m512i within = _mm512_set4_epi32(0x0F0B0703, 0x0E0A0602, 0x0D090501, 0x0C080400);
     const __m512i m4 = _mm512_set1_epi32(0x000F000F);
 
+    /* Four sub-blocks of a row come into a lane; step (n, h, c) has bytes h and h + 2 of it. */
     UNROLL
-    for (int s = 0; s < 8; s++) {
-        const uint8_t *sc = scale_bytes(QT_Q2_K, p, s);
-        const __m512i a = _mm512_cvtepu8_epi32(load128(sc));
-        const __m512i b = _mm512_cvtepu8_epi32(load128(sc + 32));
-        const __m512i v = _mm512_or_si512(a, _mm512_slli_epi32(b, 16));
+    for (int j = 0; j < 4; j++) {
+        const int s = 4 * (j / 2) + j % 2;
+        const __m512i v = _mm512_shuffle_epi8(
+            _mm512_permutexvar_epi32(across, load512(p + 64 + 64 * j)), within);
 
         out->s[s] = _mm512_and_si512(v, m4);
         out->m[s] = _mm512_and_si512(_mm512_srli_epi32(v, 4), m4);
+        out->s[s + 2] = _mm512_and_si512(_mm512_srli_epi32(v, 8), m4);
+        out->m[s + 2] = _mm512_and_si512(_mm512_srli_epi32(v, 12), m4);
     }
 }
 
