@@ -311,32 +311,50 @@ INLINE void store_tiles(enum mode mode, struct sums *out)
     FENCE(out);
 }
 
-/* The float step of token i of a half. */
-INLINE void float_step(uint32_t type, const struct planes *w, const struct record *a,
-                       const int32_t (*c)[256], float *y, int i)
+/* What the float steps need of the 16 rows of a panel, kept in registers. */
+struct rows {
+    __m512i m[8];
+    __m512 d, dmin;
+};
+
+INLINE int min_pairs(uint32_t type)
 {
-    const struct record *r = a + i;
-    float *out = y + GROUPS * PANEL_ROWS * i;
-    const __m512 da = _mm512_castsi512_ps(_mm512_set1_epi32(r->row[A256_D]));
-    __m512i s = _mm512_load_si512(c[0] + 16 * i);
+    return type == QT_Q2_K ? 8 : has_min(type) ? 4 : 0;
+}
+
+INLINE void load_rows(uint32_t type, const struct planes *w, struct rows *out)
+{
+    out->d = w->d;
+    out->dmin = w->dmin;
+    UNROLL
+    for (int j = 0; j < min_pairs(type); j++) {
+        out->m[j] = w->m[j];
+    }
+}
+
+/* The float step of one token; c: its sums in the tiles of both planes, 256 apart. */
+INLINE void float_step(uint32_t type, const struct rows *w, const int32_t *act, const int32_t *c,
+                       float *out)
+{
+    const __m512 da = _mm512_castsi512_ps(_mm512_set1_epi32(act[A256_D]));
+    __m512i s = _mm512_load_si512(c);
 
     if (type == QT_Q4_K || type == QT_Q5_K) {
         s = _mm512_slli_epi32(s, 3);
     } else if (type == QT_Q6_K) {
-        s = _mm512_add_epi32(_mm512_slli_epi32(s, 6), _mm512_set1_epi32(r->row[A256_B6]));
+        s = _mm512_add_epi32(_mm512_slli_epi32(s, 6), _mm512_set1_epi32(act[A256_B6]));
     } else if (type == QT_Q3_K) {
-        s = _mm512_add_epi32(s, _mm512_set1_epi32(r->row[A256_B3]));
+        s = _mm512_add_epi32(s, _mm512_set1_epi32(act[A256_B3]));
     }
-    s = _mm512_add_epi32(s, _mm512_load_si512(c[1] + 16 * i));
+    s = _mm512_add_epi32(s, _mm512_load_si512(c + 256));
 
     __m512 acc = _mm512_fmadd_ps(_mm512_mul_ps(w->d, da), _mm512_cvtepi32_ps(s),
                                  _mm512_load_ps(out));
     if (has_min(type)) {
-        const int pairs = type == QT_Q2_K ? 8 : 4;
-        const int32_t *sums = r->row + (type == QT_Q2_K ? A256_P16 : A256_P32);
+        const int32_t *sums = act + (type == QT_Q2_K ? A256_P16 : A256_P32);
         __m512i m = _mm512_setzero_si512();
         UNROLL
-        for (int j = 0; j < pairs; j++) {
+        for (int j = 0; j < min_pairs(type); j++) {
             m = _mm512_dpwssd_epi32(m, w->m[j], _mm512_set1_epi32(sums[j]));
         }
         acc = _mm512_fnmadd_ps(_mm512_mul_ps(w->dmin, da), _mm512_cvtepi32_ps(m), acc);
@@ -348,31 +366,45 @@ INLINE void float_step(uint32_t type, const struct planes *w, const struct recor
 INLINE void float_steps(uint32_t type, enum mode mode, const struct unit *u, const struct sums *c,
                         int quarter)
 {
+    const int32_t *a0 = u->a[0]->row, *a1 = u->a[1]->row;
+    float *y0 = u->y[0], *y1 = u->y[1];
+    const int act_step = A256_TILE_ROWS, y_step = GROUPS * PANEL_ROWS;
+    struct rows w0, w1;
+
+    load_rows(type, u->w[0], &w0);
+    if (mode == ROWS) {
+        load_rows(type, u->w[1], &w1);
+    }
     UNROLL
     for (int i = 4 * quarter; i < 4 * quarter + 4; i++) {
-        float_step(type, u->w[0], u->a[0], c->c, u->y[0], i);
+        float_step(type, &w0, a0 + act_step * i, c->c[0] + 16 * i, y0 + y_step * i);
         if (mode != ONE) {
-            float_step(type, u->w[1], u->a[1], c->c + 2, u->y[1], i);
+            float_step(type, mode == ROWS ? &w1 : &w0, a1 + act_step * i, c->c[2] + 16 * i,
+                       y1 + y_step * i);
         }
     }
 }
 
+/* The float steps lag one and a half units behind the products.  Less, and they would wait for
+ * sums that are still being stored, filling the scheduler so that no product could start. */
 INLINE void run_units(uint32_t type, enum mode mode, const struct unit *u, int n)
 {
     struct sums c[2];
 
     NO_UNROLL
-    for (int i = 0; i <= n; i++) {
+    for (int i = 0; i <= n + 1; i++) {
         if (i < n) {
             clear_tiles();
         }
         UNROLL
         for (int k = 0; k < 4; k++) {
+            const int done = k < 2 ? i - 2 : i - 1;
+
             if (i < n) {
                 products(type, mode, u + i, k);
             }
-            if (i > 0) {
-                float_steps(type, mode, u + i - 1, &c[(i - 1) % 2], k);
+            if (done >= 0 && done < n) {
+                float_steps(type, mode, u + done, &c[done % 2], (k + 2) % 4);
             }
         }
         if (i < n) {
