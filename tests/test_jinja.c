@@ -270,6 +270,7 @@ TEST(errors_name_the_line)
     check_error("{{ 1 | nosuch }}", 1, "No filter named 'nosuch'");
     check_error("{{ 1 is nosuch }}", 1, "No test named 'nosuch'");
     check_error("\n\n{{ raise_exception('no such role') }}", 3, "no such role");
+    check_error("{{ raise_exception('two\\nlines\\x1b') }}", 1, "two\nlines?");
     check_error("{% include 'other' %}", 1, "'include' needs another template");
     check_error("{% extends 'other' %}", 1, "'extends' needs another template");
     check_error("{% import 'a' as b %}", 1, "'import' needs another template");

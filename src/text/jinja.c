@@ -15,22 +15,23 @@ static const uint64_t default_steps = 50000000;
 
 /* ---- the run ------------------------------------------------------------------------ */
 
-/* "line N: message", cut at a character so that it fits. */
-static void set_error(struct jrun *r, slm_code code, const char *msg, size_t n)
+/* "line N: message", cut at a character so that it fits.  Gives where the message begins. */
+static size_t set_error(struct jrun *r, slm_code code, const char *msg, size_t n)
 {
     char head[32];
-    size_t room;
+    size_t used, room;
 
     r->failed = true;
     if (r->err == NULL) {
-        return;
+        return 0;
     }
-    room = sizeof r->err->msg - 1 -
-           (size_t)snprintf(head, sizeof head, "line %d: ", r->line);
+    used = (size_t)snprintf(head, sizeof head, "line %d: ", r->line);
+    room = sizeof r->err->msg - 1 - used;
     if (n > room) {
         n = room - utf8_incomplete(msg, room);
     }
     slm_fail_at(r->err, code, r->line, "%s%.*s", head, (int)n, msg);
+    return used;
 }
 
 struct val run_fail(struct jrun *r, const char *fmt, ...)
@@ -47,10 +48,20 @@ struct val run_fail(struct jrun *r, const char *fmt, ...)
     return v_none();
 }
 
+/* The template chose the words, so they stay as they are, line breaks included; only what
+ * could steer a terminal does not get through. */
 void run_raise(struct jrun *r, const char *msg, size_t n)
 {
-    if (!r->failed) {
-        set_error(r, SLM_E_TEMPLATE, msg, n);
+    size_t at;
+
+    if (r->failed) {
+        return;
+    }
+    at = set_error(r, SLM_E_TEMPLATE, msg, n);
+    for (size_t i = 0; r->err != NULL && i < n && r->err->msg[at + i] != '\0'; i++) {
+        if (msg[i] == '\n' || msg[i] == '\t') {
+            r->err->msg[at + i] = msg[i];
+        }
     }
 }
 
