@@ -97,7 +97,7 @@ static int plain_draw(const struct sample_params *p, const float *logits, int n,
     qsort(c, (size_t)n, sizeof *c, by_logit);
     const double max = c[0].x;
     for (int i = 0; i < n; i++) {
-        c[i].x = (double)((float)(c[i].x - max) / p->temperature);
+        c[i].x = (double)((float)(c[i].x - max) * (1 / p->temperature));
         c[i].p = exp(c[i].x);
         c[i].in = p->top_k == 0 || i < p->top_k;
     }
@@ -133,9 +133,14 @@ TEST(chain_equals_the_plain_version)
         { .temperature = 1.5f, .top_p = 1, .top_k = 1 },
         { .temperature = 1.5f, .top_p = 1, .top_k = 40 },
         { .temperature = 1, .top_p = 1, .top_k = N - 1 },
+        { .temperature = 1, .top_p = 1, .top_k = N },
+        { .temperature = 1, .top_p = 1, .top_k = 256 },
+        { .temperature = 1, .top_p = 1, .top_k = 257 },
         { .temperature = 1, .top_p = 1, .top_k = N + 5 },
         { .temperature = 1, .top_p = 0.9f },
         { .temperature = 2, .top_p = 0.5f },
+        { .temperature = 100, .top_p = 0.999f },
+        { .temperature = 0.05f, .top_p = 0.9999999f },
         { .temperature = 1, .top_p = 0.001f },
         { .temperature = 1, .top_p = 0 },
         { .temperature = 1, .top_p = 1, .min_p = 0.05f },

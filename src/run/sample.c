@@ -4,13 +4,11 @@
  * order, until the sum passes a random point keyed by (seed, choice, position). */
 #include "run/sample.h"
 
+#include <float.h>
 #include <string.h>
 
 #include "base/mem.h"
 #include "base/rng.h"
-
-/* Candidates per block of the draw. */
-enum { DRAW_BLOCK = 256 };
 
 struct sampler {
     struct sample_params p;
@@ -39,7 +37,8 @@ struct sampler *sampler_new(const struct sample_params *p, int n_vocab, const st
     s->c.id = mem_alloc(n, sizeof *s->c.id);
     s->c.order = mem_alloc(n, sizeof *s->c.order);
     s->c.count = mem_zalloc(n, sizeof *s->c.count);
-    if (!s->c.x || !s->c.p || !s->c.id || !s->c.order || !s->c.count) {
+    s->c.sum = mem_alloc(n / CAND_BLOCK + 1, sizeof *s->c.sum);
+    if (!s->c.x || !s->c.p || !s->c.id || !s->c.order || !s->c.count || !s->c.sum) {
         sampler_free(s);
         slm_fail_nomem(err, "a sampler");
         return NULL;
@@ -57,10 +56,19 @@ void sampler_free(struct sampler *s)
     mem_free(s->c.id);
     mem_free(s->c.order);
     mem_free(s->c.count);
+    mem_free(s->c.sum);
     mem_free(s);
 }
 
 /* ---- candidates -------------------------------------------------------------------- */
+
+int cands_block(const struct cands *c, const float *v, int b, float t)
+{
+    while (b < c->n && c->kern->max(v + b, cands_block_end(c, b) - b) < t) {
+        b += CAND_BLOCK;
+    }
+    return b < c->n ? b : c->n;
+}
 
 void cands_exp(struct cands *c)
 {
@@ -70,7 +78,8 @@ void cands_exp(struct cands *c)
     }
 }
 
-double cands_sum(const float *p, int n)
+/* Sixteen chains, folded by halves. */
+static double block_sum(const float *p, int n)
 {
     double lane[16] = {0};
     int i = 0;
@@ -91,62 +100,68 @@ double cands_sum(const float *p, int n)
     return lane[0];
 }
 
+double cands_total(const struct cands *c)
+{
+    double total = 0;
+
+    for (int b = 0; b < c->n; b += CAND_BLOCK) {
+        const double sum = block_sum(c->p + b, cands_block_end(c, b) - b);
+        c->sum[b / CAND_BLOCK] = sum;
+        total += sum;
+    }
+    return total;
+}
+
 /* Takes the logits over as candidates.  A model that gives NaN or +inf is broken, and
  * one that gives only -inf allows no token. */
 static bool take_logits(struct cands *c, const float *logits, slm_error *err)
 {
-    int n_bad = 0, n_finite = 0;
+    int n_bad = 0;
 
     for (int i = 0; i < c->n_vocab; i++) {
-        const float x = logits[i];
-        n_bad += !(x <= 0x1.fffffep127f);
-        n_finite += x >= -0x1.fffffep127f;
-        c->x[i] = x;
-        c->id[i] = i;
+        n_bad += !(logits[i] <= FLT_MAX);
     }
     if (n_bad > 0) {
         return slm_fail(err, SLM_E_NUMERIC, "%d logits are not numbers; the model file is broken",
                         n_bad);
     }
-    if (n_finite == 0) {
+    if (c->kern->max(logits, c->n_vocab) < -FLT_MAX) {
         return slm_fail(err, SLM_E_NUMERIC, "no token is possible: all logits are -inf");
     }
+    memcpy(c->x, logits, (size_t)c->n_vocab * sizeof *logits);
     c->n = c->n_vocab;
+    c->all_ids = true;
     c->has_p = false;
     return true;
+}
+
+static int32_t id_of(const struct cands *c, int i)
+{
+    return c->all_ids ? i : c->id[i];
 }
 
 /* The candidate with the largest logit, of equal ones the one with the lowest id. */
 static int best(const struct cands *c)
 {
     const float max = c->kern->max(c->x, c->n);
-    int i = 0;
+    int i = cands_block(c, c->x, 0, max);
 
-    while (i < c->n - 1 && c->x[i] != max) {
+    while (i < c->n - 1 && c->x[i] < max) {
         i++;
     }
     return i;
 }
 
-/* Sum of the block of candidates that begins at i. */
-static double block_sum(const struct cands *c, int i)
-{
-    return cands_sum(c->p + i, c->n - i < DRAW_BLOCK ? c->n - i : DRAW_BLOCK);
-}
-
 /* The candidate at which the running sum passes u * total, 0 <= u < 1. */
 static int draw(const struct cands *c, double u)
 {
-    double total = 0, sum = 0;
-    int i = 0;
+    const double point = u * cands_total(c);
     int last = best(c);  /* where rounding would end beyond the last candidate */
+    double sum = 0;
+    int i = 0;
 
-    for (int b = 0; b < c->n; b += DRAW_BLOCK) {
-        total += block_sum(c, b);
-    }
-    const double point = u * total;
-    for (; i < c->n; i += DRAW_BLOCK) {
-        const double after = sum + block_sum(c, i);
+    for (; i < c->n; i += CAND_BLOCK) {
+        const double after = sum + c->sum[i / CAND_BLOCK];
         if (after > point) {
             break;
         }
@@ -178,10 +193,10 @@ bool sampler_draw(struct sampler *s, const float *logits, const int32_t *hist, s
         }
     }
     if (s->p.temperature == 0) {
-        *id = c->id[best(c)];
+        *id = id_of(c, best(c));
         return true;
     }
     cands_exp(c);
-    *id = c->id[draw(c, rng_unit(rng_bits(s->p.seed, s->p.choice, n_hist)))];
+    *id = id_of(c, draw(c, rng_unit(rng_bits(s->p.seed, s->p.choice, n_hist))));
     return true;
 }

@@ -32,18 +32,23 @@ bool sampler_draw(struct sampler *s, const float *logits, const int32_t *hist, s
 
 /* ---- for the table of samplers ----------------------------------------------------- */
 
-/* The candidates: logits relative to the best one once the temperature is applied, and
- * their exponentials where has_p. */
+/* Candidates are looked at in blocks of this many, so that a block without a promising
+ * one costs a comparison of its maximum only. */
+enum { CAND_BLOCK = 256 };
+
+/* The candidates: logits, relative to the best one times 1 / temperature once that is
+ * applied, and their exponentials where has_p. */
 struct cands {
     int n;
     float *x, *p;             /* [n] */
-    int32_t *id;              /* [n], ascending */
-    bool has_p;
+    int32_t *id;              /* [n], ascending; where all_ids, candidate i has id i instead */
+    bool all_ids, has_p;
     const int32_t *hist;      /* tokens before this one */
     size_t n_hist;
     int n_vocab;
     uint32_t *count;          /* [n_vocab], zero between uses */
     int32_t *order;           /* [n_vocab], scratch */
+    double *sum;              /* [n_vocab / CAND_BLOCK + 1], scratch */
     const struct kern *kern;
 };
 
@@ -60,10 +65,20 @@ extern const struct sampler_stage sampler_stages[];
 /* Ranges of the parameters. */
 bool sample_params_check(const struct sample_params *p, slm_error *err);
 
+/* First block at or after candidate b, a multiple of CAND_BLOCK, in which a value of v
+ * (x or p) is at least t; n where there is none. */
+int cands_block(const struct cands *c, const float *v, int b, float t);
+
+/* End of the block that begins at b. */
+static inline int cands_block_end(const struct cands *c, int b)
+{
+    return c->n - b < CAND_BLOCK ? c->n : b + CAND_BLOCK;
+}
+
 /* Fills p with exp(x); nothing where that is done already. */
 void cands_exp(struct cands *c);
 
-/* Sum of n values in a fixed order: sixteen chains, folded by halves. */
-double cands_sum(const float *p, int n);
+/* Sums of p: of each block in a fixed order to c->sum, and of all blocks in order. */
+double cands_total(const struct cands *c);
 
 #endif

@@ -37,7 +37,14 @@ static void keep(struct cands *c, int to, int i)
 {
     c->x[to] = c->x[i];
     c->p[to] = c->p[i];
-    c->id[to] = c->id[i];
+    c->id[to] = c->all_ids ? i : c->id[i];
+}
+
+/* After the last keep. */
+static void kept(struct cands *c, int n)
+{
+    c->n = n;
+    c->all_ids = false;
 }
 
 /* Whether candidate a comes before b: larger logit, then lower id.  Candidates lie by
@@ -47,55 +54,47 @@ static bool before(const struct cands *c, int32_t a, int32_t b)
     return c->x[a] > c->x[b] || (c->x[a] == c->x[b] && a < b);
 }
 
-/* Restores the heap below place i: each parent comes after its children, so the root is
- * the last in order. */
-static void sift(const struct cands *c, int32_t *heap, int n, int i)
+/* Restores the heap of places below place i: each parent comes after its children, or
+ * before them where best_first. */
+static void sift(const struct cands *c, int32_t *heap, int n, int i, bool best_first)
 {
     for (;;) {
-        int worst = i;
+        int top = i;
         for (int child = 2 * i + 1; child <= 2 * i + 2 && child < n; child++) {
-            worst = before(c, heap[worst], heap[child]) ? child : worst;
+            top = before(c, heap[child], heap[top]) == best_first ? child : top;
         }
-        if (worst == i) {
+        if (top == i) {
             return;
         }
         const int32_t t = heap[i];
-        heap[i] = heap[worst];
-        heap[worst] = t;
-        i = worst;
+        heap[i] = heap[top];
+        heap[top] = t;
+        i = top;
     }
 }
 
-/* Sorts n places in `heap` (a heap as sift makes it) so that the best comes first. */
-static void sort_heap(const struct cands *c, int32_t *heap, int n)
-{
-    for (int end = n - 1; end > 0; end--) {
-        const int32_t t = heap[0];
-        heap[0] = heap[end];
-        heap[end] = t;
-        sift(c, heap, end, 0);
-    }
-}
-
-static void make_heap(const struct cands *c, int32_t *heap, int n)
+static void make_heap(const struct cands *c, int32_t *heap, int n, bool best_first)
 {
     for (int i = n / 2 - 1; i >= 0; i--) {
-        sift(c, heap, n, i);
+        sift(c, heap, n, i, best_first);
     }
 }
 
 /* Removes every candidate that comes after candidate `cut`. */
 static void cut_after(struct cands *c, int32_t cut)
 {
-    const float x_cut = c->x[cut];
+    const float t = c->x[cut];
     int n = 0;
 
-    for (int i = 0; i < c->n; i++) {
-        if (c->x[i] > x_cut || (c->x[i] == x_cut && i <= cut)) {
-            keep(c, n++, i);
+    for (int b = cands_block(c, c->x, 0, t); b < c->n;
+         b = cands_block(c, c->x, b + CAND_BLOCK, t)) {
+        for (int i = b; i < cands_block_end(c, b); i++) {
+            if (c->x[i] > t || (c->x[i] == t && i <= cut)) {
+                keep(c, n++, i);
+            }
         }
     }
-    c->n = n;
+    kept(c, n);
 }
 
 /* ---- penalties ------------------------------------------------------------------- */
@@ -131,24 +130,6 @@ static void penalties_apply(const struct sample_params *p, struct cands *c)
     }
 }
 
-/* ---- temperature ----------------------------------------------------------------- */
-
-static bool temperature_active(const struct sample_params *p)
-{
-    return p->temperature != 0;
-}
-
-/* Also makes the logits relative to the best one, which no later step can see in a
- * probability. */
-static void temperature_apply(const struct sample_params *p, struct cands *c)
-{
-    const float max = c->kern->max(c->x, c->n);
-
-    for (int i = 0; i < c->n; i++) {
-        c->x[i] = (c->x[i] - max) / p->temperature;
-    }
-}
-
 /* ---- top-k ----------------------------------------------------------------------- */
 
 static bool top_k_active(const struct sample_params *p)
@@ -156,7 +137,8 @@ static bool top_k_active(const struct sample_params *p)
     return p->top_k > 0 && p->temperature != 0;
 }
 
-/* The k best by a heap of k: nearly all candidates fail the first comparison. */
+/* The k best by a heap of k whose root is the worst of them; nearly all blocks hold
+ * nothing better than that. */
 static void top_k_apply(const struct sample_params *p, struct cands *c)
 {
     const int k = p->top_k;
@@ -168,14 +150,39 @@ static void top_k_apply(const struct sample_params *p, struct cands *c)
     for (int i = 0; i < k; i++) {
         heap[i] = i;
     }
-    make_heap(c, heap, k);
-    for (int i = k; i < c->n; i++) {
-        if (c->x[i] > c->x[heap[0]]) {
-            heap[0] = i;
-            sift(c, heap, k, 0);
+    make_heap(c, heap, k, false);
+    for (int b = k / CAND_BLOCK * CAND_BLOCK; b < c->n; b += CAND_BLOCK) {
+        b = cands_block(c, c->x, b, c->x[heap[0]]);
+        for (int i = b < k ? k : b; i < cands_block_end(c, b); i++) {
+            if (c->x[i] > c->x[heap[0]]) {
+                heap[0] = i;
+                sift(c, heap, k, 0, false);
+            }
         }
     }
     cut_after(c, heap[0]);
+}
+
+/* ---- temperature ----------------------------------------------------------------- */
+
+/* Below this a temperature acts like this: 1 / temperature stays finite. */
+static const float TEMPERATURE_MIN = 1e-6f;
+
+static bool temperature_active(const struct sample_params *p)
+{
+    return p->temperature != 0;
+}
+
+/* Also makes the logits relative to the best one, which no later step can see in a
+ * probability. */
+static void temperature_apply(const struct sample_params *p, struct cands *c)
+{
+    const float max = c->kern->max(c->x, c->n);
+    const float inverse = 1 / (p->temperature > TEMPERATURE_MIN ? p->temperature : TEMPERATURE_MIN);
+
+    for (int i = 0; i < c->n; i++) {
+        c->x[i] = (c->x[i] - max) * inverse;
+    }
 }
 
 /* ---- top-p ----------------------------------------------------------------------- */
@@ -185,33 +192,51 @@ static bool top_p_active(const struct sample_params *p)
     return p->top_p < 1 && p->temperature != 0;
 }
 
-/* The smallest set of best candidates whose probability reaches top_p.  Candidates below
- * (1 - top_p) / n hold less than 1 - top_p together, so the set lies above that line and
- * only what is above it is sorted. */
+/* Places of the candidates with p >= t; the sum of their p in *mass. */
+static int gather(struct cands *c, float t, double *mass)
+{
+    int n = 0;
+
+    *mass = 0;
+    for (int b = cands_block(c, c->p, 0, t); b < c->n;
+         b = cands_block(c, c->p, b + CAND_BLOCK, t)) {
+        for (int i = b; i < cands_block_end(c, b); i++) {
+            if (c->p[i] >= t) {
+                c->order[n++] = i;
+                *mass += (double)c->p[i];
+            }
+        }
+    }
+    return n;
+}
+
+/* The smallest set of best candidates whose probability reaches top_p.  Lower and lower
+ * lines are tried until what lies above one has the probability; only that is put in
+ * order, and only as far as the set goes. */
 static void top_p_apply(const struct sample_params *p, struct cands *c)
 {
     cands_exp(c);
-    const double total = cands_sum(c->p, c->n);
-    const double goal = (double)p->top_p * total;
-    const float line = (float)((1 - (double)p->top_p) * total / c->n);
-    int32_t *order = c->order;
-    int n = 0, last = 0;
+    const double goal = (double)p->top_p * cands_total(c);
+    int32_t *heap = c->order;
+    float line = 1.0f / 16;
+    double mass, sum = 0;
 
-    for (int i = 0; i < c->n; i++) {
-        if (c->p[i] >= line) {
-            order[n++] = i;
-        }
+    int n = gather(c, line, &mass);
+    while (mass < goal && line > 0) {
+        line = line > FLT_MIN ? line / 64 : 0;
+        n = gather(c, line, &mass);
     }
-    assert(n > 0);  /* the best is not below the mean */
-    make_heap(c, order, n);
-    sort_heap(c, order, n);
-    for (double sum = 0; last < n; last++) {
-        sum += (double)c->p[order[last]];
-        if (sum >= goal) {
+    assert(n > 0);  /* the best has p = 1 */
+    make_heap(c, heap, n, true);
+    for (;;) {
+        sum += (double)c->p[heap[0]];
+        if (sum >= goal || n == 1) {
             break;
         }
+        heap[0] = heap[--n];
+        sift(c, heap, n, 0, true);
     }
-    cut_after(c, order[last < n ? last : n - 1]);
+    cut_after(c, heap[0]);
 }
 
 /* ---- min-p ----------------------------------------------------------------------- */
@@ -224,21 +249,25 @@ static bool min_p_active(const struct sample_params *p)
 /* Candidates at least min_p times as likely as the best, whose exponential is 1. */
 static void min_p_apply(const struct sample_params *p, struct cands *c)
 {
+    const float t = p->min_p;
     int n = 0;
 
     cands_exp(c);
-    for (int i = 0; i < c->n; i++) {
-        if (c->p[i] >= p->min_p) {
-            keep(c, n++, i);
+    for (int b = cands_block(c, c->p, 0, t); b < c->n;
+         b = cands_block(c, c->p, b + CAND_BLOCK, t)) {
+        for (int i = b; i < cands_block_end(c, b); i++) {
+            if (c->p[i] >= t) {
+                keep(c, n++, i);
+            }
         }
     }
-    c->n = n;
+    kept(c, n);
 }
 
 const struct sampler_stage sampler_stages[] = {
     { "penalties", penalties_active, penalties_apply },
-    { "temperature", temperature_active, temperature_apply },
     { "top-k", top_k_active, top_k_apply },
+    { "temperature", temperature_active, temperature_apply },
     { "top-p", top_p_active, top_p_apply },
     { "min-p", min_p_active, min_p_apply },
     { NULL, NULL, NULL },
