@@ -14,7 +14,40 @@
  *
  * For a given model file, input tokens and settings, every logit has the same
  * 32 bits on every CPU, with any number of threads and however the tokens were
- * fed. */
+ * fed.
+ *
+ * The beginning of every program, with C11 and C++ alike:
+ *
+ *     #include <slm.h>
+ *     #include <stdio.h>
+ *
+ *     int main(int argc, char **argv)
+ *     {
+ *         slm_error err;
+ *         slm_engine *engine = slm_engine_new(NULL, &err);
+ *         const char *path = argv[argc - 1];
+ *         slm_model *model = engine ? slm_model_open(engine, path, NULL, &err) : NULL;
+ *         slm_session *session = model ? slm_session_new(model, NULL, &err) : NULL;
+ *         slm_sampler *sampler = session ? slm_sampler_new(model, NULL, &err) : NULL;
+ *         int32_t *ids, id;
+ *         size_t n;
+ *
+ *         if (!sampler || !slm_tokenize(model, "Once", 4, true, false, &ids, &n, &err) ||
+ *             !slm_session_feed(session, ids, n, &err) ||
+ *             !slm_sample(sampler, session, &id, &err)) {
+ *             fprintf(stderr, "%s\n", err.msg);
+ *             return 1;
+ *         }
+ *         printf("%d\n", (int)id);
+ *         slm_free(ids);
+ *         slm_sampler_free(sampler);
+ *         slm_session_free(session);
+ *         slm_model_free(model);
+ *         slm_engine_free(engine);
+ *         return 0;
+ *     }
+ *
+ * examples/hello.c goes on from there to a streamed answer. */
 #ifndef SLM_H
 #define SLM_H
 
@@ -68,6 +101,9 @@ SLM_API const char *slm_code_text(slm_code code);
 /* "0.1.0" */
 SLM_API const char *slm_version(void);
 
+/* How the library was built: compiler, processor, libraries; one line. */
+SLM_API const char *slm_build(void);
+
 /* What this process may use of the machine. */
 typedef struct slm_machine {
     char isa[16];        /* tier of the kernels in use: scalar, avx2, avx512, amx */
@@ -89,7 +125,12 @@ SLM_API bool slm_selftest(slm_error *err);
  * per second (the best of a few rounds), or a negative number without memory. */
 SLM_API double slm_bandwidth(size_t bytes, int threads);
 
-typedef enum slm_log_level { SLM_LOG_DEBUG, SLM_LOG_INFO, SLM_LOG_WARN, SLM_LOG_ERROR } slm_log_level;
+typedef enum slm_log_level {
+    SLM_LOG_DEBUG,
+    SLM_LOG_INFO,
+    SLM_LOG_WARN,
+    SLM_LOG_ERROR,
+} slm_log_level;
 typedef void slm_log_fn(void *arg, slm_log_level level, const char *line);
 
 /* Sends log lines to fn (NULL: drop them, which is the default).  Set it before
@@ -123,6 +164,7 @@ typedef enum slm_pack {
 typedef struct slm_model_params {
     slm_pack pack;            /* never changes a result, only speed and memory */
     bool     vocab_only;      /* tokenizer and template only; no session can be made */
+    bool     meta_only;       /* metadata and tensor list only; works for any valid file */
     const char *chat_template;/* Jinja text used instead of the file's, or NULL */
 } slm_model_params;
 
@@ -224,12 +266,14 @@ SLM_API void slm_free(void *p);
 typedef struct slm_session slm_session;
 
 typedef struct slm_session_params {
-    int context;        /* tokens it can hold; 0: 4096, or the model's maximum where that is less */
+    int context;        /* tokens it can hold; 0: 4096, or the model's maximum where that is less.
+                         * More than the maximum is allowed, but not what the model knows. */
     int chunk;          /* prompt tokens per step; 0: chosen by the library */
     slm_kv_type kv;
 } slm_session_params;
 
-/* params may be NULL.  The session allocates everything here. */
+/* params may be NULL.  The session allocates everything here; a context that needs more
+ * memory than is free is refused with the numbers (SLM_E_NOMEM). */
 SLM_API slm_session *slm_session_new(slm_model *model, const slm_session_params *params,
                                      slm_error *err);
 SLM_API void slm_session_free(slm_session *session);
@@ -268,16 +312,22 @@ SLM_API bool slm_session_score(slm_session *session, const int32_t *ids, size_t 
 
 typedef struct slm_sampler slm_sampler;
 
-/* Applied in this order: penalties, temperature, top-k, top-p, min-p, draw. */
+/* Applied in this order: penalties, top-k, temperature, top-p, min-p, draw.  Ties go
+ * to the lower id everywhere.  Top-p and min-p see the probabilities of what the steps
+ * before them left. */
 typedef struct slm_sampling {
-    float temperature;        /* 0: the most likely token */
-    int   top_k;              /* 0: off */
-    float top_p;              /* 1: off */
-    float min_p;              /* 0: off */
-    float repeat_penalty;     /* 1: off; over the last penalty_window tokens */
-    float presence_penalty;   /* 0: off */
-    float frequency_penalty;  /* 0: off */
-    int   penalty_window;     /* tokens looked back at; 64; -1: all */
+    float temperature;        /* 0 to 100; 0: the most likely token */
+    int   top_k;              /* the k most likely; 0: off */
+    float top_p;              /* 0 to 1: the fewest tokens that have this probability together;
+                               * 1: off */
+    float min_p;              /* 0 to 1: those at least this fraction as likely as the most likely
+                               * one; 0: off */
+    float repeat_penalty;     /* 0.01 to 100; 1: off; logits of the last penalty_window tokens, the
+                               * prompt's included, are divided by it where positive and
+                               * multiplied where negative */
+    float presence_penalty;   /* -100 to 100; 0: off; subtracted from the logits of these tokens */
+    float frequency_penalty;  /* -100 to 100; 0: off; subtracted as often as the token is there */
+    int   penalty_window;     /* tokens looked back at; 64 by default; -1: all */
     uint64_t seed;
     uint64_t choice;          /* draws of different choices are independent */
 } slm_sampling;
@@ -286,7 +336,8 @@ typedef struct slm_sampling {
  * else; seed 42. */
 SLM_API void slm_sampling_default(const slm_model *model, slm_sampling *out);
 
-/* Fails with the name of a value that is out of range. */
+/* sampling may be NULL for the defaults.  Fails with the name of a value that is out of
+ * range. */
 SLM_API slm_sampler *slm_sampler_new(const slm_model *model, const slm_sampling *sampling,
                                      slm_error *err);
 SLM_API void slm_sampler_free(slm_sampler *sampler);

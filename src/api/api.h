@@ -1,0 +1,60 @@
+/* api.h - what the public handles hold. */
+#ifndef API_H
+#define API_H
+
+#include <pthread.h>
+
+#include "base/buf.h"
+#include "base/fpenv.h"
+#include "base/mem.h"
+#include "base/thread.h"
+#include "gguf/gguf.h"
+#include "kern/kern.h"
+#include "model/model.h"
+#include "run/sample.h"
+#include "run/session.h"
+#include "text/chat.h"
+#include "text/vocab.h"
+
+struct slm_engine {
+    struct pool *pool;
+    const struct kern *kern;
+    pthread_mutex_t step_lock;  /* held by the session whose step uses the pool */
+};
+
+struct slm_model {
+    slm_engine *engine;
+    struct gguf *gguf;
+    struct vocab *vocab;     /* NULL when opened for its metadata only */
+    struct model *model;     /* NULL when opened without weights */
+    struct chat *chat;       /* NULL: no template, or one that does not compile */
+    bool chat_broken;
+    slm_error chat_error;    /* why it does not compile */
+    char *arch, *name;
+    struct buf meta;         /* value of the last metadata call */
+};
+
+struct slm_session {
+    slm_model *model;
+    struct session *session;
+};
+
+struct slm_sampler {
+    struct sampler *sampler;
+    int n_vocab;
+};
+
+struct slm_stream {
+    struct detok *detok;
+};
+
+/* False and SLM_E_ARG with "CALL: what" unless ok. */
+bool api_arg(bool ok, const char *call, const char *what, slm_error *err);
+
+/* A context where the caller names none. */
+enum { API_CONTEXT_DEFAULT = 4096 };
+
+/* More threads than any machine this is for has cores; a limit against typing errors. */
+enum { API_THREADS_MAX = 1024 };
+
+#endif

@@ -1,0 +1,542 @@
+/* slm.c - engine, model, session and sampler of the public interface: arguments
+ * checked, floating-point state set, calls forwarded; nothing clever.
+ *
+ * Every entry that computes runs between fpenv_enter and fpenv_leave, so the caller's
+ * rounding and flush modes neither change a result nor get lost. */
+#include "api/api.h"
+
+#include <limits.h>
+#include <string.h>
+
+#include "base/cpu.h"
+#include "base/log.h"
+
+bool api_arg(bool ok, const char *call, const char *what, slm_error *err)
+{
+    return ok || slm_fail(err, SLM_E_ARG, "%s: %s", call, what);
+}
+
+const char *slm_version(void)
+{
+    return SLM_VERSION;
+}
+
+const char *slm_code_text(slm_code code)
+{
+    switch (code) {
+#define X(name, http, text) case SLM_E_##name: return text;
+        SLM_ERROR_CODES(X)
+#undef X
+    }
+    return "unknown error";
+}
+
+void slm_log_set(slm_log_fn *fn, void *arg)
+{
+    log_set(fn, arg);
+}
+
+void slm_free(void *p)
+{
+    mem_free(p);
+}
+
+/* ---- engine ------------------------------------------------------------------------ */
+
+static slm_engine *engine_new(int threads, slm_error *err)
+{
+    enum isa isa;
+    char why[160];
+
+    if (!cpu_isa(&isa, err)) {
+        return NULL;
+    }
+    slm_engine *e = mem_zalloc(1, sizeof *e);
+    if (!e) {
+        slm_fail_nomem(err, "an engine");
+        return NULL;
+    }
+    pthread_mutex_init(&e->step_lock, NULL);
+    e->kern = kern_get(isa);
+    e->pool = pool_new(threads > 0 ? threads : cpu_usable_cores(why, sizeof why), err);
+    if (!e->pool) {
+        slm_engine_free(e);
+        return NULL;
+    }
+    return e;
+}
+
+slm_engine *slm_engine_new(const slm_engine_params *params, slm_error *err)
+{
+    const int threads = params ? params->threads : 0;
+
+    if (!api_arg(threads >= 0 && threads <= API_THREADS_MAX, "slm_engine_new",
+                 "threads must be from 0 to 1024", err)) {
+        return NULL;
+    }
+    const uint64_t fp = fpenv_enter();
+    slm_engine *e = engine_new(threads, err);
+    fpenv_leave(fp);
+    return e;
+}
+
+void slm_engine_free(slm_engine *engine)
+{
+    if (!engine) {
+        return;
+    }
+    pool_free(engine->pool);
+    pthread_mutex_destroy(&engine->step_lock);
+    mem_free(engine);
+}
+
+int slm_engine_threads(const slm_engine *engine)
+{
+    return engine ? pool_size(engine->pool) : 0;
+}
+
+/* ---- model ------------------------------------------------------------------------- */
+
+/* A template of the file that does not compile is remembered and reported by the first
+ * render, so that such a model can still be used without one; one that the caller gave
+ * is an error at once. */
+static bool open_chat(slm_model *m, const char *source, slm_error *err)
+{
+    if (chat_new(m->gguf, m->vocab, source, &m->chat, &m->chat_error)) {
+        return true;
+    }
+    if (source || m->chat_error.code == SLM_E_NOMEM) {
+        if (err) {
+            *err = m->chat_error;
+        }
+        return false;
+    }
+    m->chat_broken = true;
+    return true;
+}
+
+/* NUL-terminated copy of a string entry, "" where there is none. */
+static char *copy_entry(const struct gguf *g, const char *key, slm_error *err)
+{
+    struct gguf_str s = { "", 0 };
+
+    if (!gguf_get_str(g, key, &s, err)) {
+        return NULL;
+    }
+    char *copy = mem_strndup(s.s, s.n);
+    if (!copy) {
+        slm_fail_nomem(err, key);
+    }
+    return copy;
+}
+
+static bool open_parts(slm_model *m, const char *path, const slm_model_params *p, slm_error *err)
+{
+    static const enum model_pack packs[] = {
+        [SLM_PACK_AUTO] = MODEL_PACK_AUTO,
+        [SLM_PACK_OFF] = MODEL_PACK_OFF,
+        [SLM_PACK_WAIT] = MODEL_PACK_WAIT,
+    };
+
+    m->gguf = gguf_open(path, err);
+    if (!m->gguf) {
+        return false;
+    }
+    m->arch = copy_entry(m->gguf, "general.architecture", err);
+    m->name = m->arch ? copy_entry(m->gguf, "general.name", err) : NULL;
+    if (!m->name) {
+        return false;
+    }
+    if (p->meta_only) {
+        return true;
+    }
+    if (!p->vocab_only) {
+        m->model = model_new(m->gguf, m->engine->pool, m->engine->kern, packs[p->pack], err);
+        if (!m->model) {
+            return false;
+        }
+    }
+    m->vocab = vocab_new(m->gguf, err);
+    if (!m->vocab) {
+        return false;
+    }
+    if (m->model && vocab_size(m->vocab) != model_shape(m->model)->n_vocab) {
+        return slm_fail(err, SLM_E_FORMAT, "the tokenizer has %d tokens, the weights have %d",
+                        vocab_size(m->vocab), model_shape(m->model)->n_vocab);
+    }
+    return open_chat(m, p->chat_template, err);
+}
+
+slm_model *slm_model_open(slm_engine *engine, const char *path, const slm_model_params *params,
+                          slm_error *err)
+{
+    static const slm_model_params defaults;
+    const slm_model_params *p = params ? params : &defaults;
+
+    if (!api_arg(engine != NULL, "slm_model_open", "engine is NULL", err) ||
+        !api_arg(path != NULL, "slm_model_open", "path is NULL", err) ||
+        !api_arg((unsigned)p->pack <= SLM_PACK_WAIT, "slm_model_open",
+                 "pack is none of its constants", err)) {
+        return NULL;
+    }
+    slm_model *m = mem_zalloc(1, sizeof *m);
+    if (!m) {
+        slm_fail_nomem(err, "a model");
+        return NULL;
+    }
+    m->engine = engine;
+    buf_init(&m->meta, 0);
+
+    const uint64_t fp = fpenv_enter();
+    if (!open_parts(m, path, p, err)) {
+        /* Errors of the container name the file already; a template that the caller gave
+         * is none of its business. */
+        if (m->gguf && !(p->chat_template && m->chat_error.code == SLM_E_TEMPLATE)) {
+            slm_wrap(err, "%s", path);
+        }
+        slm_model_free(m);
+        m = NULL;
+    }
+    fpenv_leave(fp);
+    return m;
+}
+
+void slm_model_free(slm_model *model)
+{
+    if (!model) {
+        return;
+    }
+    chat_free(model->chat);
+    vocab_free(model->vocab);
+    model_free(model->model);
+    gguf_close(model->gguf);
+    buf_deinit(&model->meta);
+    mem_free(model->arch);
+    mem_free(model->name);
+    mem_free(model);
+}
+
+/* ---- forecast ---------------------------------------------------------------------- */
+
+static int default_context(const slm_model *model)
+{
+    const int max = model_shape(model->model)->context_max;
+    return max < API_CONTEXT_DEFAULT ? max : API_CONTEXT_DEFAULT;
+}
+
+static uint64_t add_sat(uint64_t a, uint64_t b)
+{
+    return a > UINT64_MAX - b ? UINT64_MAX : a + b;
+}
+
+/* Checks what a caller gave and turns it into what a session takes. */
+static bool session_arguments(const slm_model *model, const slm_session_params *given,
+                              const char *call, struct session_params *out, slm_error *err)
+{
+    static const slm_session_params defaults;
+    const slm_session_params *p = given ? given : &defaults;
+
+    if (!api_arg(model != NULL, call, "model is NULL", err) ||
+        !api_arg(model->model != NULL, call, "the model was opened without its weights", err) ||
+        !api_arg(p->context >= 0, call, "context is negative", err) ||
+        !api_arg(p->chunk >= 0, call, "chunk is negative", err) ||
+        !api_arg((unsigned)p->kv <= SLM_KV_F32, call, "kv is none of its constants", err)) {
+        return false;
+    }
+    *out = (struct session_params){
+        .context = p->context > 0 ? p->context : default_context(model),
+        .chunk = p->chunk,
+        .kv = p->kv == SLM_KV_F32 ? KV_F32 : KV_F16,
+        .step_lock = &model->engine->step_lock,
+    };
+    return true;
+}
+
+bool slm_model_forecast(const slm_model *model, int context, slm_kv_type kv, slm_forecast *out,
+                        slm_error *err)
+{
+    const slm_session_params given = { .context = context, .kv = kv };
+    struct session_params p;
+
+    if (!api_arg(out != NULL, "slm_model_forecast", "out is NULL", err) ||
+        !session_arguments(model, &given, "slm_model_forecast", &p, err)) {
+        return false;
+    }
+    const struct session_cost cost = session_cost(model->model, &p);
+    out->weights_bytes = model_shape(model->model)->weight_bytes;
+    out->kv_bytes = cost.kv_bytes;
+    out->work_bytes = cost.work_bytes;
+    out->total_bytes = add_sat(add_sat(out->weights_bytes, out->kv_bytes), out->work_bytes);
+    return true;
+}
+
+/* ---- session ----------------------------------------------------------------------- */
+
+/* The longest context that fits `free_bytes`, a multiple of KV_PAGE; 0 for none. */
+static int context_that_fits(const struct model *m, struct session_params p, uint64_t free_bytes)
+{
+    int lo = 0, hi = p.context / KV_PAGE;
+
+    while (lo < hi) {
+        const int mid = lo + (hi - lo + 1) / 2;
+        p.context = mid * KV_PAGE;
+        const struct session_cost cost = session_cost(m, &p);
+        if (add_sat(cost.kv_bytes, cost.work_bytes) <= free_bytes) {
+            lo = mid;
+        } else {
+            hi = mid - 1;
+        }
+    }
+    return lo * KV_PAGE;
+}
+
+/* Refuses a session whose own memory is more than what is free, before anything is
+ * allocated: the kernel would promise the memory and end the process later.  Weights do
+ * not count, the kernel can read them from the file again. */
+static bool check_memory(const struct model *m, const struct session_params *p, slm_error *err)
+{
+    const uint64_t free_bytes = cpu_ram_free_bytes();
+    const struct session_cost cost = session_cost(m, p);
+    const double gib = 1.0 / (1 << 30);
+
+    if (add_sat(cost.kv_bytes, cost.work_bytes) <= free_bytes) {
+        return true;
+    }
+    return slm_fail(err, SLM_E_NOMEM,
+                    "a context of %d tokens needs %.1f GiB for keys and values and %.1f GiB to "
+                    "work, but %.1f GiB are free: use at most %d tokens",
+                    p->context, (double)cost.kv_bytes * gib, (double)cost.work_bytes * gib,
+                    (double)free_bytes * gib, context_that_fits(m, *p, free_bytes));
+}
+
+slm_session *slm_session_new(slm_model *model, const slm_session_params *params, slm_error *err)
+{
+    struct session_params p;
+
+    if (!session_arguments(model, params, "slm_session_new", &p, err) ||
+        !check_memory(model->model, &p, err)) {
+        return NULL;
+    }
+    slm_session *s = mem_zalloc(1, sizeof *s);
+    if (!s) {
+        slm_fail_nomem(err, "a session");
+        return NULL;
+    }
+    const uint64_t fp = fpenv_enter();
+    s->model = model;
+    s->session = session_new(model->model, &p, err);
+    fpenv_leave(fp);
+    if (!s->session) {
+        mem_free(s);
+        return NULL;
+    }
+    return s;
+}
+
+void slm_session_free(slm_session *session)
+{
+    if (!session) {
+        return;
+    }
+    session_free(session->session);
+    mem_free(session);
+}
+
+size_t slm_session_len(const slm_session *session)
+{
+    return session ? (size_t)session_len(session->session) : 0;
+}
+
+int slm_session_context(const slm_session *session)
+{
+    return session ? session_context(session->session) : 0;
+}
+
+const float *slm_session_logits(const slm_session *session)
+{
+    return session ? session_logits(session->session) : NULL;
+}
+
+void slm_session_progress(slm_session *session, slm_progress_fn *fn, void *arg)
+{
+    if (session) {
+        session_progress(session->session, fn, arg);
+    }
+}
+
+static bool feed_arguments(const slm_session *session, const int32_t *ids, size_t n,
+                           const char *call, slm_error *err)
+{
+    return api_arg(session != NULL, call, "session is NULL", err) &&
+           api_arg(ids != NULL || n == 0, call, "ids is NULL", err);
+}
+
+bool slm_session_feed(slm_session *session, const int32_t *ids, size_t n, slm_error *err)
+{
+    if (!feed_arguments(session, ids, n, "slm_session_feed", err)) {
+        return false;
+    }
+    const uint64_t fp = fpenv_enter();
+    const bool ok = session_feed(session->session, ids, n, err);
+    fpenv_leave(fp);
+    return ok;
+}
+
+bool slm_session_sync(slm_session *session, const int32_t *ids, size_t n, size_t *reused,
+                      slm_error *err)
+{
+    if (!feed_arguments(session, ids, n, "slm_session_sync", err)) {
+        return false;
+    }
+    const uint64_t fp = fpenv_enter();
+    const bool ok = session_sync(session->session, ids, n, reused, err);
+    fpenv_leave(fp);
+    return ok;
+}
+
+bool slm_session_score(slm_session *session, const int32_t *ids, size_t n, float *out,
+                       slm_error *err)
+{
+    if (!feed_arguments(session, ids, n, "slm_session_score", err) ||
+        !api_arg(out != NULL || n == 0, "slm_session_score", "out is NULL", err)) {
+        return false;
+    }
+    const uint64_t fp = fpenv_enter();
+    const bool ok = session_score(session->session, ids, n, out, err);
+    fpenv_leave(fp);
+    return ok;
+}
+
+bool slm_session_truncate(slm_session *session, size_t n, slm_error *err)
+{
+    return api_arg(session != NULL, "slm_session_truncate", "session is NULL", err) &&
+           session_truncate(session->session, n, err);
+}
+
+/* ---- sampling ---------------------------------------------------------------------- */
+
+/* One general.sampling entry; a value that is no number or out of range is left out with
+ * a warning, since it is a recommendation only. */
+static void recommended(const struct gguf *g, const char *key, double min, double max, double *out)
+{
+    slm_error err = {0};
+    double v = *out;
+    const struct gguf_kv *kv = gguf_find(g, key);
+
+    if (!kv) {
+        return;
+    }
+    if (kv->type != GGUF_ARR && gguf_is_int(kv->type)) {
+        v = (double)gguf_int_at(kv, 0);
+    } else if (!gguf_get_f64(g, key, &v, &err)) {
+        log_line(SLM_LOG_WARN, "%s is left out: %s", key, err.msg);
+        return;
+    }
+    if (!(v >= min && v <= max)) {
+        log_line(SLM_LOG_WARN, "%s is left out: %g is not from %g to %g", key, v, min, max);
+        return;
+    }
+    *out = v;
+}
+
+void slm_sampling_default(const slm_model *model, slm_sampling *out)
+{
+    double temp = 0.6, top_k = 0, top_p = 1, min_p = 0, repeat = 1, window = 64;
+
+    if (!out) {
+        return;
+    }
+    const uint64_t fp = fpenv_enter();
+    if (model) {
+        const struct gguf *g = model->gguf;
+        recommended(g, "general.sampling.temp", 0, 100, &temp);
+        recommended(g, "general.sampling.top_k", 0, INT_MAX, &top_k);
+        recommended(g, "general.sampling.top_p", 0, 1, &top_p);
+        recommended(g, "general.sampling.min_p", 0, 1, &min_p);
+        recommended(g, "general.sampling.penalty_repeat", 0.01, 100, &repeat);
+        recommended(g, "general.sampling.penalty_last_n", -1, INT_MAX, &window);
+    }
+    *out = (slm_sampling){
+        .temperature = (float)temp,
+        .top_k = (int)top_k,
+        .top_p = (float)top_p,
+        .min_p = (float)min_p,
+        .repeat_penalty = (float)repeat,
+        .penalty_window = (int)window,
+        .seed = 42,
+    };
+    fpenv_leave(fp);
+}
+
+static struct sample_params sample_params(const slm_sampling *s)
+{
+    return (struct sample_params){
+        .temperature = s->temperature,
+        .top_k = s->top_k,
+        .top_p = s->top_p,
+        .min_p = s->min_p,
+        .repeat_penalty = s->repeat_penalty,
+        .presence_penalty = s->presence_penalty,
+        .frequency_penalty = s->frequency_penalty,
+        .penalty_window = s->penalty_window,
+        .seed = s->seed,
+        .choice = s->choice,
+    };
+}
+
+slm_sampler *slm_sampler_new(const slm_model *model, const slm_sampling *sampling, slm_error *err)
+{
+    slm_sampling defaults;
+
+    if (!api_arg(model != NULL, "slm_sampler_new", "model is NULL", err) ||
+        !api_arg(model->model != NULL, "slm_sampler_new",
+                 "the model was opened without its weights", err)) {
+        return NULL;
+    }
+    slm_sampling_default(model, &defaults);
+    const struct sample_params p = sample_params(sampling ? sampling : &defaults);
+    slm_sampler *s = mem_zalloc(1, sizeof *s);
+    if (!s) {
+        slm_fail_nomem(err, "a sampler");
+        return NULL;
+    }
+    const uint64_t fp = fpenv_enter();
+    s->n_vocab = model_shape(model->model)->n_vocab;
+    s->sampler = sampler_new(&p, s->n_vocab, model->engine->kern, err);
+    fpenv_leave(fp);
+    if (!s->sampler) {
+        mem_free(s);
+        return NULL;
+    }
+    return s;
+}
+
+void slm_sampler_free(slm_sampler *sampler)
+{
+    if (!sampler) {
+        return;
+    }
+    sampler_free(sampler->sampler);
+    mem_free(sampler);
+}
+
+bool slm_sample(slm_sampler *sampler, const slm_session *session, int32_t *id, slm_error *err)
+{
+    if (!api_arg(sampler != NULL, "slm_sample", "sampler is NULL", err) ||
+        !api_arg(session != NULL, "slm_sample", "session is NULL", err) ||
+        !api_arg(id != NULL, "slm_sample", "id is NULL", err)) {
+        return false;
+    }
+    const struct session *s = session->session;
+    const float *logits = session_logits(s);
+    if (!api_arg(logits != NULL, "slm_sample", "the session has no logits; feed a token", err) ||
+        !api_arg(model_shape(session->model->model)->n_vocab == sampler->n_vocab, "slm_sample",
+                 "sampler and session are of different models", err)) {
+        return false;
+    }
+    const uint64_t fp = fpenv_enter();
+    const bool ok = sampler_draw(sampler->sampler, logits, session_tokens(s),
+                                 (size_t)session_len(s), id, err);
+    fpenv_leave(fp);
+    return ok;
+}
