@@ -1,0 +1,58 @@
+/* input.c - reading what several verbs take. */
+#include "app/input.h"
+
+#include <string.h>
+
+#include "base/error.h"
+#include "base/file.h"
+#include "base/utf8.h"
+
+/* A text that is longer fits no model's context. */
+static const size_t TEXT_MAX = (size_t)256 << 20;
+
+bool input_check(const char *what, const char *text, size_t n, slm_error *err)
+{
+    size_t i = 0;
+
+    while (i < n) {
+        uint32_t cp;
+        const int len = utf8_decode(text + i, n - i, &cp);
+        if (len == 0) {
+            return slm_fail_at(err, SLM_E_FORMAT, (int64_t)i,
+                               "%s is not UTF-8 text (byte %zu is 0x%02x)", what, i,
+                               (unsigned char)text[i]);
+        }
+        i += (size_t)len;
+    }
+    return true;
+}
+
+bool input_text(const char *path, struct buf *text, slm_error *err)
+{
+    const char *name = strcmp(path, "-") == 0 ? "standard input" : path;
+
+    return file_read(path, TEXT_MAX, text, err) &&
+           input_check(name, buf_str(text), text->len, err);
+}
+
+slm_kv_type input_kv(const char *name)
+{
+    return strcmp(name, "f32") == 0 ? SLM_KV_F32 : SLM_KV_F16;
+}
+
+slm_pack input_pack(const char *name)
+{
+    return strcmp(name, "off") == 0 ? SLM_PACK_OFF : strcmp(name, "wait") == 0 ? SLM_PACK_WAIT
+                                                                                : SLM_PACK_AUTO;
+}
+
+int input_context(const slm_model *model, int given)
+{
+    slm_model_info info;
+
+    if (given > 0) {
+        return given;
+    }
+    slm_model_info_get(model, &info);
+    return info.context_max < 4096 ? info.context_max : 4096;
+}

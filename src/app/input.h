@@ -1,0 +1,24 @@
+/* input.h - what several verbs read: text, model files, numbers of tokens. */
+#ifndef INPUT_H
+#define INPUT_H
+
+#include "app/args.h"
+#include "base/buf.h"
+#include "slm.h"
+
+/* Reads a text file, or standard input for "-", and checks that it is UTF-8. */
+bool input_text(const char *path, struct buf *text, slm_error *err);
+
+/* Checks that a text given as an argument is UTF-8. */
+bool input_check(const char *what, const char *text, size_t n, slm_error *err);
+
+/* SLM_KV_F32 for "f32", else SLM_KV_F16. */
+slm_kv_type input_kv(const char *name);
+
+/* The pack mode of its name: auto, off, wait. */
+slm_pack input_pack(const char *name);
+
+/* The context of a session where none is given. */
+int input_context(const slm_model *model, int given);
+
+#endif

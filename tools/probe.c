@@ -1,0 +1,550 @@
+/* probe.c - slm-probe: the inner parts of the engine for tests, as JSON Lines.
+ *
+ *   slm-probe logits MODEL IDS.json OUT.f32 [--threads N] [--chunk N] [--context N]
+ *                    [--kv-type f32|f16] [--greedy N]
+ *   slm-probe tokenize MODEL
+ *   slm-probe render TEMPLATE.jinja [--now 2026-10-05T14:30:15]
+ *   slm-probe jinja [--now ...]
+ *   slm-probe dequant TYPE < blocks > floats
+ *
+ * logits reads an array of token ids and writes the logits after each of them, float32
+ * little-endian [n_ids][n_vocab]; with --greedy it prints the ids of a greedy
+ * continuation, end tokens not heeded.  The line verbs answer each line of standard
+ * input with one of standard output; a line that cannot be answered gives
+ * {"error": ...} and the next one is read.  Answers are ASCII, since some readers take
+ * more than the newline for the end of a line. */
+#include <errno.h>
+#include <getopt.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <time.h>
+
+#include <jansson.h>
+
+#include "base/buf.h"
+#include "base/cpu.h"
+#include "base/file.h"
+#include "base/fpenv.h"
+#include "base/mem.h"
+#include "base/thread.h"
+#include "base/utf8.h"
+#include "gguf/gguf.h"
+#include "kern/kern.h"
+#include "model/model.h"
+#include "quant/quant.h"
+#include "run/session.h"
+#include "text/jinja.h"
+#include "text/vocab.h"
+
+static const size_t TEMPLATE_MAX = (size_t)16 << 20;
+static const size_t IDS_MAX = (size_t)256 << 20;
+
+static int fail(const slm_error *err)
+{
+    fprintf(stderr, "slm-probe: %s\n", err->msg);
+    return 1;
+}
+
+static int usage(const char *fmt, ...) PRINTF_LIKE(1, 2);
+
+static int usage(const char *fmt, ...)
+{
+    va_list args;
+
+    va_start(args, fmt);
+    fputs("slm-probe: ", stderr);
+    vfprintf(stderr, fmt, args);
+    fputs("\n", stderr);
+    va_end(args);
+    return 2;
+}
+
+/* ---- options --------------------------------------------------------------------------- */
+
+struct opts {
+    int threads, chunk, context, greedy;
+    enum kv_type kv;
+    struct jinja_env env;
+};
+
+static bool read_number(const char *name, const char *s, int min, int *out)
+{
+    char *end;
+
+    errno = 0;
+    const long v = strtol(s, &end, 10);
+    if (*end || end == s || errno || v < min || v > 1 << 30) {
+        usage("--%s needs a whole number from %d, not \"%s\"", name, min, s);
+        return false;
+    }
+    *out = (int)v;
+    return true;
+}
+
+/* "2026-10-05T14:30:15", the local time that a template sees. */
+static bool read_clock(const char *s, struct jinja_env *env)
+{
+    struct tm tm = {0};
+    const char *end = strptime(s, "%Y-%m-%dT%H:%M:%S", &tm);
+
+    if (!end || *end) {
+        usage("--now needs a time like 2026-10-05T14:30:15, not \"%s\"", s);
+        return false;
+    }
+    env->fixed_clock = true;
+    env->now = (int64_t)timegm(&tm);
+    return true;
+}
+
+static bool read_kv(const char *s, enum kv_type *kv)
+{
+    if (strcmp(s, "f32") != 0 && strcmp(s, "f16") != 0) {
+        usage("--kv-type is f32 or f16, not \"%s\"", s);
+        return false;
+    }
+    *kv = strcmp(s, "f32") == 0 ? KV_F32 : KV_F16;
+    return true;
+}
+
+static bool read_opts(int argc, char **argv, struct opts *o)
+{
+    static const struct option table[] = {
+        { "threads", required_argument, NULL, 't' }, { "chunk", required_argument, NULL, 'c' },
+        { "context", required_argument, NULL, 'x' }, { "greedy", required_argument, NULL, 'g' },
+        { "kv-type", required_argument, NULL, 'k' }, { "now", required_argument, NULL, 'n' },
+        { NULL, 0, NULL, 0 },
+    };
+    int c;
+
+    *o = (struct opts){ .kv = KV_F32 };
+    opterr = 0;
+    while ((c = getopt_long(argc, argv, ":", table, NULL)) != -1) {
+        if ((c == 't' && !read_number("threads", optarg, 0, &o->threads)) ||
+            (c == 'c' && !read_number("chunk", optarg, 0, &o->chunk)) ||
+            (c == 'x' && !read_number("context", optarg, 0, &o->context)) ||
+            (c == 'g' && !read_number("greedy", optarg, 0, &o->greedy)) ||
+            (c == 'k' && !read_kv(optarg, &o->kv)) ||
+            (c == 'n' && !read_clock(optarg, &o->env))) {
+            return false;
+        }
+        if (c == '?' || c == ':') {
+            usage(c == ':' ? "%s needs a value" : "unknown option %s", argv[optind - 1]);
+            return false;
+        }
+    }
+    return true;
+}
+
+/* ---- lines ----------------------------------------------------------------------------- */
+
+/* Answers one request; a new object, or NULL and *err. */
+typedef json_t *answer_fn(void *arg, const json_t *request, slm_error *err);
+
+static void print_answer(json_t *answer, const slm_error *err)
+{
+    if (!answer) {
+        answer = json_pack("{s:s}", "error", err->msg);
+        if (answer && err->position >= 0) {
+            json_object_set_new(answer, "position", json_integer(err->position));
+        }
+    }
+    if (!answer || json_dumpf(answer, stdout, JSON_COMPACT | JSON_ENSURE_ASCII) != 0) {
+        fputs("{\"error\":\"not enough memory\"}", stdout);
+    }
+    fputs("\n", stdout);
+    fflush(stdout);
+    json_decref(answer);
+}
+
+static int each_line(answer_fn *answer, void *arg)
+{
+    char *line = NULL;
+    size_t cap = 0;
+    ssize_t n;
+
+    while ((n = getline(&line, &cap, stdin)) > 0) {
+        slm_error err = { .position = -1 };
+        json_error_t why;
+        json_t *request = json_loadb(line, (size_t)n, JSON_ALLOW_NUL, &why);
+        json_t *result = NULL;
+
+        if (json_is_object(request)) {
+            result = answer(arg, request, &err);
+        } else {
+            slm_fail(&err, SLM_E_FORMAT, "the line is no JSON object%s%s", request ? "" : ": ",
+                     request ? "" : why.text);
+        }
+        print_answer(result, &err);
+        json_decref(request);
+    }
+    free(line);
+    return ferror(stdout) ? 1 : 0;
+}
+
+/* JSON string of bytes; each invalid sequence, taken as long as a valid one could have
+ * begun, is one U+FFFD. */
+static json_t *lossy_string(const char *s, size_t n)
+{
+    struct buf b;
+    json_t *out = NULL;
+
+    buf_init(&b, 0);
+    for (size_t i = 0; i < n;) {
+        uint32_t cp;
+        size_t len = (size_t)utf8_decode(s + i, n - i, &cp);
+
+        if (len > 0) {
+            buf_add(&b, s + i, len);
+        } else {
+            for (len = n - i < 3 ? n - i : 3; len > 1; len--) {
+                if (utf8_incomplete(s + i, len) == len) {
+                    break;
+                }
+            }
+            buf_puts(&b, "\xEF\xBF\xBD");
+        }
+        i += len;
+    }
+    if (!b.failed) {
+        out = json_stringn(buf_str(&b), b.len);
+    }
+    buf_deinit(&b);
+    return out;
+}
+
+/* ---- tokenize -------------------------------------------------------------------------- */
+
+static json_t *answer_tokenize(void *arg, const json_t *request, slm_error *err)
+{
+    const struct vocab *v = arg;
+    const json_t *text = json_object_get(request, "text");
+    struct ids ids = {0};
+    struct buf detok;
+    json_t *answer = NULL;
+
+    if (!json_is_string(text)) {
+        slm_fail(err, SLM_E_FORMAT, "\"text\" is no string");
+        return NULL;
+    }
+    buf_init(&detok, 0);
+    if (tok_encode(v, json_string_value(text), json_string_length(text),
+                   json_is_true(json_object_get(request, "bos")),
+                   json_is_true(json_object_get(request, "special")), &ids, err) &&
+        vocab_detokenize(v, ids.data, ids.n, true, &detok, err)) {
+        json_t *list = json_array();
+        for (size_t i = 0; i < ids.n; i++) {
+            json_array_append_new(list, json_integer(ids.data[i]));
+        }
+        answer = json_pack("{s:o, s:o}", "ids", list, "detok",
+                           lossy_string(buf_str(&detok), detok.len));
+    }
+    buf_deinit(&detok);
+    ids_deinit(&ids);
+    return answer;
+}
+
+static int cmd_tokenize(char **argv, const struct opts *o)
+{
+    slm_error err = {0};
+    struct gguf *g = gguf_open(argv[0], &err);
+    struct vocab *v = g ? vocab_new(g, &err) : NULL;
+    const int code = v ? each_line(answer_tokenize, v) : fail(&err);
+
+    (void)o;
+    vocab_free(v);
+    gguf_close(g);
+    return code;
+}
+
+/* ---- templates --------------------------------------------------------------------------- */
+
+struct renderer {
+    const struct jinja *jinja;
+    const struct jinja_env *env;
+};
+
+static json_t *render(const struct renderer *r, json_t *context, slm_error *err)
+{
+    struct buf text;
+    json_t *answer = NULL;
+
+    buf_init(&text, 0);
+    if (jinja_render(r->jinja, context, r->env, NULL, &text, NULL, err)) {
+        answer = json_pack("{s:o}", "text", lossy_string(buf_str(&text), text.len));
+    }
+    buf_deinit(&text);
+    return answer;
+}
+
+/* The variables of a chat template: messages, tools and documents, which are null where
+ * they are absent, and all of kwargs. */
+static json_t *answer_render(void *arg, const json_t *request, slm_error *err)
+{
+    json_t *kwargs = json_object_get(request, "kwargs");
+    json_t *context = json_pack("{s:n, s:n, s:n}", "messages", "tools", "documents");
+    const char *const names[] = { "messages", "tools" };
+
+    for (size_t i = 0; i < 2; i++) {
+        json_t *v = json_object_get(request, names[i]);
+        if (v) {
+            json_object_set(context, names[i], v);
+        }
+    }
+    if (json_is_object(kwargs)) {
+        json_object_update(context, kwargs);
+    }
+    json_t *answer = render(arg, context, err);
+    json_decref(context);
+    return answer;
+}
+
+static int cmd_render(char **argv, const struct opts *o)
+{
+    slm_error err = {0};
+    struct buf source;
+    struct jinja *jinja = NULL;
+    int code;
+
+    buf_init(&source, 0);
+    if (file_read(argv[0], TEMPLATE_MAX, &source, &err)) {
+        jinja = jinja_compile(buf_str(&source), source.len, &err);
+    }
+    struct renderer r = { jinja, &o->env };
+    code = jinja ? each_line(answer_render, &r) : fail(&err);
+    jinja_free(jinja);
+    buf_deinit(&source);
+    return code;
+}
+
+static json_t *answer_jinja(void *arg, const json_t *request, slm_error *err)
+{
+    const struct opts *o = arg;
+    const json_t *source = json_object_get(request, "template");
+    json_t *context = json_object_get(request, "context");
+    json_t *empty = json_object();
+    json_t *answer = NULL;
+
+    if (!json_is_string(source) || (context && !json_is_object(context))) {
+        slm_fail(err, SLM_E_FORMAT, "\"template\" is no string or \"context\" no object");
+    } else {
+        struct jinja *jinja =
+            jinja_compile(json_string_value(source), json_string_length(source), err);
+        const struct renderer r = { jinja, &o->env };
+        answer = jinja ? render(&r, context ? context : empty, err) : NULL;
+        jinja_free(jinja);
+    }
+    json_decref(empty);
+    return answer;
+}
+
+static int cmd_jinja(char **argv, const struct opts *o)
+{
+    struct opts copy = *o;
+
+    (void)argv;
+    return each_line(answer_jinja, &copy);
+}
+
+/* ---- dequant ------------------------------------------------------------------------------ */
+
+static const struct quant_type *find_type(const char *name)
+{
+    for (uint32_t id = 0; id < QT_COUNT; id++) {
+        const struct quant_type *t = quant_type(id);
+        if (t && strcasecmp(t->name, name) == 0) {
+            return t;
+        }
+    }
+    return NULL;
+}
+
+static int cmd_dequant(char **argv, const struct opts *o)
+{
+    const struct quant_type *t = find_type(argv[0]);
+    unsigned char block[1024];
+    float out[256];
+    size_t n;
+
+    (void)o;
+    if (!t || (size_t)t->block_bytes > sizeof block) {
+        return usage("type \"%s\" is unknown or not supported", argv[0]);
+    }
+    while ((n = fread(block, 1, (size_t)t->block_bytes, stdin)) == (size_t)t->block_bytes) {
+        t->decode(block, (size_t)t->block, out);
+        fwrite(out, sizeof *out, (size_t)t->block, stdout);
+    }
+    if (n > 0) {
+        fprintf(stderr, "slm-probe: %zu bytes are left that make no whole block of %d\n", n,
+                t->block_bytes);
+        return 1;
+    }
+    return fflush(stdout) == 0 && !ferror(stdin) ? 0 : 1;
+}
+
+/* ---- logits ------------------------------------------------------------------------------- */
+
+struct ids_file {
+    int32_t *id;
+    size_t n;
+};
+
+static bool read_ids(const char *path, struct ids_file *ids, slm_error *err)
+{
+    struct buf text;
+    json_error_t why;
+    bool ok;
+
+    buf_init(&text, 0);
+    ok = file_read(path, IDS_MAX, &text, err);
+    json_t *list = ok ? json_loadb(buf_str(&text), text.len, 0, &why) : NULL;
+    ok = ok && (json_is_array(list) ||
+                slm_fail(err, SLM_E_FORMAT, "%s: no JSON array of token ids", path));
+    ids->n = ok ? json_array_size(list) : 0;
+    ids->id = ok ? mem_alloc(ids->n, sizeof *ids->id) : NULL;
+    ok = ok && (ids->id || slm_fail_nomem(err, "tokens"));
+    for (size_t i = 0; ok && i < ids->n; i++) {
+        const json_t *v = json_array_get(list, i);
+        const json_int_t id = json_integer_value(v);
+        ok = (json_is_integer(v) && id == (int32_t)id) ||
+             slm_fail(err, SLM_E_FORMAT, "%s: element %zu is no token id", path, i);
+        ids->id[i] = (int32_t)id;
+    }
+    json_decref(list);
+    buf_deinit(&text);
+    return ok;
+}
+
+/* Writes the logits of the ids, a block of tokens at a time. */
+static bool write_logits(struct session *s, int n_vocab, const struct ids_file *ids,
+                         const char *path, slm_error *err)
+{
+    enum { BLOCK = 64 };
+    const size_t row = (size_t)n_vocab * sizeof(float);
+    float *logits = mem_alloc(BLOCK, row);
+    FILE *f = logits ? fopen(path, "wb") : NULL;
+    bool ok = f != NULL;
+
+    if (!logits) {
+        slm_fail_nomem(err, "logits");
+    } else if (!f) {
+        slm_fail(err, SLM_E_IO, "%s: %s", path, strerror(errno));
+    }
+    for (size_t i = 0; ok && i < ids->n; i += BLOCK) {
+        const size_t n = ids->n - i < BLOCK ? ids->n - i : BLOCK;
+        ok = session_score(s, ids->id + i, n, logits, err) &&
+             (fwrite(logits, row, n, f) == n ||
+              slm_fail(err, SLM_E_IO, "%s: %s", path, strerror(errno)));
+    }
+    if (f && fclose(f) != 0 && ok) {
+        ok = slm_fail(err, SLM_E_IO, "%s: %s", path, strerror(errno));
+    }
+    mem_free(logits);
+    return ok;
+}
+
+static int32_t most_likely(const float *logits, int n_vocab)
+{
+    int best = 0;
+
+    for (int i = 1; i < n_vocab; i++) {
+        best = logits[i] > logits[best] ? i : best;
+    }
+    return best;
+}
+
+static bool print_greedy(struct session *s, int n_vocab, int n, slm_error *err)
+{
+    bool ok = n == 0 || session_logits(s) != NULL || slm_fail(err, SLM_E_ARG, "no tokens");
+
+    printf(n > 0 && ok ? "[" : "");
+    for (int i = 0; ok && i < n; i++) {
+        const int32_t id = most_likely(session_logits(s), n_vocab);
+        printf("%s%d", i > 0 ? ", " : "", (int)id);
+        ok = i + 1 == n || session_feed(s, &id, 1, err);
+    }
+    printf(n > 0 && ok ? "]\n" : "");
+    return ok;
+}
+
+static bool logits(char **argv, const struct opts *o, slm_error *err)
+{
+    enum isa isa;
+    char why[160];
+    struct ids_file ids = {0};
+    struct gguf *g = NULL;
+    struct pool *pool = NULL;
+    struct model *m = NULL;
+    struct session *s = NULL;
+    bool ok = cpu_isa(&isa, err) && read_ids(argv[1], &ids, err);
+
+    if (ok) {
+        g = gguf_open(argv[0], err);
+        pool = g ? pool_new(o->threads ? o->threads : cpu_usable_cores(why, sizeof why), err)
+                 : NULL;
+        m = pool ? model_new(g, pool, kern_get(isa), MODEL_PACK_AUTO, err) : NULL;
+    }
+    if (m) {
+        /* Room for the ids and their continuation unless told otherwise. */
+        const size_t room = ids.n + (size_t)o->greedy;
+        const struct session_params p = {
+            .context = o->context ? o->context : room < 1 ? 1 : (int)room,
+            .chunk = o->chunk,
+            .kv = o->kv,
+        };
+        s = session_new(m, &p, err);
+    }
+    ok = s && write_logits(s, model_shape(m)->n_vocab, &ids, argv[2], err) &&
+         print_greedy(s, model_shape(m)->n_vocab, o->greedy, err);
+    session_free(s);
+    model_free(m);
+    pool_free(pool);
+    gguf_close(g);
+    mem_free(ids.id);
+    return ok;
+}
+
+static int cmd_logits(char **argv, const struct opts *o)
+{
+    slm_error err = {0};
+
+    return logits(argv, o, &err) ? 0 : fail(&err);
+}
+
+/* ---- verbs ---------------------------------------------------------------------------------- */
+
+static const struct verb {
+    const char *name, *operands;
+    int n_operands;
+    int (*run)(char **argv, const struct opts *o);
+} verbs[] = {
+    { "logits", "MODEL IDS.json OUT.f32", 3, cmd_logits },
+    { "tokenize", "MODEL", 1, cmd_tokenize },
+    { "render", "TEMPLATE.jinja", 1, cmd_render },
+    { "jinja", "", 0, cmd_jinja },
+    { "dequant", "TYPE", 1, cmd_dequant },
+};
+
+int main(int argc, char **argv)
+{
+    struct opts o;
+
+    if (!read_opts(argc, argv, &o)) {
+        return 2;
+    }
+    const uint64_t fp = fpenv_enter();
+    int code = -1;
+    for (size_t i = 0; argc > optind && i < sizeof verbs / sizeof verbs[0]; i++) {
+        const struct verb *v = &verbs[i];
+        if (strcmp(argv[optind], v->name) != 0) {
+            continue;
+        }
+        code = argc - optind - 1 == v->n_operands
+                   ? v->run(argv + optind + 1, &o)
+                   : usage("%s takes: %s", v->name, v->n_operands ? v->operands : "no operand");
+    }
+    fpenv_leave(fp);
+    return code >= 0 ? code : usage("the verb must be logits, tokenize, render, jinja or dequant");
+}
