@@ -13,7 +13,7 @@
 
 #include "text/unicode.h"
 
-/* ---- characters and runs ------------------------------------------------------------ */
+/* ---- characters and runs ----------------------------------------------------------- */
 
 struct ch {
     uint32_t cp;
@@ -159,7 +159,7 @@ static size_t contraction(const char *s, size_t pos, size_t end, bool any_case)
     return 0;
 }
 
-/* ---- the large expressions ------------------------------------------------------------ */
+/* ---- the large expressions --------------------------------------------------------- */
 
 /* 's|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+ */
 static size_t split_gpt2(const char *s, size_t pos, size_t end, const struct split_opts *o)
@@ -342,7 +342,7 @@ static size_t split_deepseek(const char *s, size_t pos, size_t end, const struct
     return at;
 }
 
-/* ---- small expressions ------------------------------------------------------------------ */
+/* ---- small expressions ------------------------------------------------------------- */
 
 /* \p{N}{1,digits} */
 static size_t split_numbers(const char *s, size_t pos, size_t end, const struct split_opts *o)
@@ -527,7 +527,7 @@ static size_t split_clauses(const char *s, size_t pos, size_t end, const struct 
     return pos;
 }
 
-/* ---- the table ---------------------------------------------------------------------------- */
+/* ---- the table --------------------------------------------------------------------- */
 
 #define GPT2 {split_gpt2, {0}}
 #define NUMBERS(n) {split_numbers, {.digits = (n)}}

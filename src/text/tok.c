@@ -43,7 +43,7 @@ void *tok_work(struct tok_call *c, size_t bytes)
     return c->work;
 }
 
-/* ---- fragments ----------------------------------------------------------------------------- */
+/* ---- fragments --------------------------------------------------------------------- */
 
 static bool is_ascii(const char *s, size_t n)
 {
@@ -129,7 +129,7 @@ static void encode_fragment(struct tok_call *c, const char *s, size_t n)
     }
 }
 
-/* ---- the whole text ---------------------------------------------------------------------------- */
+/* ---- the whole text ---------------------------------------------------------------- */
 
 /* Where the text goes on behind a special token. */
 static size_t strip_right(const struct vocab *v, int32_t id, const char *s, size_t pos, size_t n)

@@ -85,7 +85,7 @@ int64_t tok_decode_bytes(const char *s, size_t n, char *out);
 /* The byte of a text "<0xHH>", else -1. */
 int tok_hex_byte(struct gguf_str s);
 
-/* ---- tables for encoding ---------------------------------------------------------------- */
+/* ---- tables for encoding ----------------------------------------------------------- */
 
 struct hash_slot {
     uint32_t tag;    /* upper hash bits */
@@ -294,7 +294,7 @@ static inline uint32_t tok_pair(const struct tok_tables *t, int32_t left, int32_
     }
 }
 
-/* ---- encoding -------------------------------------------------------------------------------- */
+/* ---- encoding ---------------------------------------------------------------------- */
 
 /* What one call of tok_encode works with. */
 struct tok_call {
@@ -373,7 +373,7 @@ static inline void tok_set_whole(const struct tok_tables *t, int32_t id, bool wh
     }
 }
 
-/* ---- special tokens --------------------------------------------------------------------------- */
+/* ---- special tokens ---------------------------------------------------------------- */
 
 bool specials_init(struct specials *sp, const struct vocab *v, bool all, slm_error *err);
 void specials_deinit(struct specials *sp);

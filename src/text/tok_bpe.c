@@ -32,7 +32,7 @@ static inline struct candidate merge_chars_fn(const struct tok_tables *t, const 
     return by_rank(t, left.id < 0 || right.id < 0 ? RANK_NONE : tok_pair(t, left.id, right.id));
 }
 
-/* ---- byte-level ---------------------------------------------------------------------------- */
+/* ---- byte-level -------------------------------------------------------------------- */
 
 static size_t byte_symbols(const struct tok_tables *t, const char *s, size_t n, struct symbol *sym)
 {
@@ -98,7 +98,7 @@ void tok_bpe(struct tok_call *c, const char *s, size_t n)
     }
 }
 
-/* ---- gemma4 --------------------------------------------------------------------------------- */
+/* ---- gemma4 ------------------------------------------------------------------------ */
 
 /* sym has room for n + 1.  Returns the number of characters. */
 static size_t char_symbols(const struct tok_tables *t, const char *s, size_t n, struct symbol *sym)

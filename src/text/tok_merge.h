@@ -81,7 +81,7 @@ merge_short(const struct tok_tables *t, const char *s, struct symbol *sym, size_
     return n;
 }
 
-/* ---- long pieces ---------------------------------------------------------------------- */
+/* ---- long pieces ------------------------------------------------------------------- */
 
 /* tree[1] is the lowest rank of all, tree[cap + i] that of the pair which starts at symbol i. */
 static inline void tree_set(uint32_t *tree, size_t cap, size_t i, uint32_t rank)

@@ -104,7 +104,7 @@ void specials_deinit(struct specials *sp)
     *sp = (struct specials){0};
 }
 
-/* ---- matching --------------------------------------------------------------------------------- */
+/* ---- matching ---------------------------------------------------------------------- */
 
 struct search {
     const struct specials *sp;

@@ -79,7 +79,7 @@ static bool fail_collisions(slm_error *err, const char *key)
     return slm_fail(err, SLM_E_FORMAT, "%s: too many entries collide; the file is malformed", key);
 }
 
-/* ---- tokens ------------------------------------------------------------------------------- */
+/* ---- tokens ------------------------------------------------------------------------ */
 
 /* Whether merging may meet the token by its text. */
 static bool has_key(const struct vocab *v, int32_t id)
@@ -171,7 +171,7 @@ static void build_bytes(struct tok_tables *t)
     }
 }
 
-/* ---- merges ----------------------------------------------------------------------------------- */
+/* ---- merges ------------------------------------------------------------------------ */
 
 static bool insert_pair(struct tok_tables *t, uint32_t rank, slm_error *err)
 {
@@ -383,7 +383,7 @@ static bool build_merges(struct tok_tables *t, slm_error *err)
     return ok;
 }
 
-/* ---- scores --------------------------------------------------------------------------------------- */
+/* ---- scores ------------------------------------------------------------------------ */
 
 /* Ranks in descending order of the scores, equal for equal scores; NaN comes last. */
 static uint32_t rank_of_score(double score)
@@ -435,7 +435,7 @@ static void build_beside(struct tok_tables *t)
     }
 }
 
-/* ---- all of it --------------------------------------------------------------------------------------- */
+/* ---- all of it --------------------------------------------------------------------- */
 
 static bool build(struct tok_tables *t, slm_error *err)
 {

@@ -14,7 +14,7 @@
 
 #define KEY(name) "tokenizer.ggml." name
 
-/* ---- names that mean something ---------------------------------------------------------- */
+/* ---- names that mean something ----------------------------------------------------- */
 
 /* Tokens that end an answer wherever a vocabulary has them, and the padding and separator
  * tokens of code models, which a model never means as text. */
@@ -51,7 +51,7 @@ static bool is_end_name(struct gguf_str s)
     return false;
 }
 
-/* ---- bytes of texts ------------------------------------------------------------------------ */
+/* ---- bytes of texts ---------------------------------------------------------------- */
 
 /* Byte-level BPE writes each byte as a printable character: itself where that is one, else
  * the next of U+0100 and up. */
@@ -181,7 +181,7 @@ static bool decode_pieces(struct vocab *v, slm_error *err)
     return true;
 }
 
-/* ---- reading ------------------------------------------------------------------------------------- */
+/* ---- reading ----------------------------------------------------------------------- */
 
 static bool read_kind(struct vocab *v, const struct gguf *g, slm_error *err)
 {
@@ -428,7 +428,7 @@ static bool read_rstrip(struct vocab *v, const struct gguf *g, slm_error *err)
     return true;
 }
 
-/* ---- what ends an answer ----------------------------------------------------------------------- */
+/* ---- what ends an answer ----------------------------------------------------------- */
 
 /* First token with this text, or -1. */
 static int32_t find_text(const struct vocab *v, const char *text)
@@ -498,7 +498,7 @@ static void mark_ends(struct vocab *v, const struct gguf *g)
     }
 }
 
-/* ---- interface ------------------------------------------------------------------------------------ */
+/* ---- interface --------------------------------------------------------------------- */
 
 struct vocab *vocab_new(const struct gguf *g, slm_error *err)
 {
