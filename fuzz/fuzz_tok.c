@@ -29,6 +29,8 @@ enum { TOKEN_MAX = 320, CONTROL_ID = 0, USER_ID = 2 };
 struct fixture {
     const char *model, *pre;
     bool nfc;
+    void *file;
+    struct gguf *g;
     struct vocab *v;
 };
 
@@ -123,7 +125,7 @@ static void fill_tokens(struct tokens *t, const struct fixture *f)
     }
 }
 
-/* The vocabulary lives to the end of the process. */
+/* Vocabularies live to the end of the process. */
 static void make(struct fixture *f)
 {
     static struct tokens t;
@@ -146,11 +148,12 @@ static void make(struct fixture *f)
     gguf_put_array(w, "tokenizer.ggml.scores", GGUF_F32, t.score, t.n);
     gguf_put_strs(w, "tokenizer.ggml.merges", merges, sizeof merged / sizeof merged[0]);
     gguf_put_u32(w, "tokenizer.ggml.bos_token_id", 0);
-    uint8_t *file = gguf_write_mem(w, &n, &err);
-
-    require(file != NULL);
+    f->file = gguf_write_mem(w, &n, &err);
     gguf_writer_free(w);
-    f->v = vocab_new(gguf_open_mem(file, n, &err), &err);
+    require(f->file != NULL);
+    f->g = gguf_open_mem(f->file, n, &err);
+    require(f->g != NULL);
+    f->v = vocab_new(f->g, &err);
     require(f->v != NULL);
     buf_deinit(&t.bytes);
 }
@@ -208,6 +211,7 @@ static void stream(const struct vocab *v, const struct ids *ids, struct buf *out
     size_t n;
     bool stopped = false;
 
+    buf_clear(out);
     for (size_t i = 0; i < ids->n && !stopped; i++) {
         require(detok_push(d, ids->data[i], &text, &n, &stopped, NULL));
         require(utf8_valid(text, n));
