@@ -1,16 +1,16 @@
 /* dot_amx.c - products of K types with AMX int8 tiles, from about ten tokens on.
  *
  * Code times sub-scale is a small integer, so a superblock of a row becomes one or
- * two planes of unsigned bytes and all of K = 256 runs through the tiles without a
- * step between sub-blocks:
+ * two planes of bytes and all of K = 256 runs through the tiles without a step between
+ * sub-blocks:
  *
  *   q2_K   code * scale                                            at most 45
  *   q3_K   (code - 4) * scale + 124                                at most 252
  *   q4_K   8 * [code * (scale / 8)] + [code * (scale % 8)]         at most 105 each
  *   q5_K   the same                                                at most 217 each
- *   q6_K   64 * [x / 64] + [x % 64], x = (code - 32) * scale + 4096   at most 128 and 63
+ *   q6_K   256 * [x >> 8] + [x & 255], x = (code - 32) * scale     the first one signed
  *
- * Constants added come out again through the sum of the activation codes.  The
+ * What q3_K adds comes out again through the sum of the activation codes.  The
  * planes of a 16-row panel are B tiles as they are; the activations, token after
  * token, are A tiles, and a C tile is [16 tokens][16 rows].  Everything is exact, so
  * the one float step per superblock sees the same integers as in other tiers.
@@ -139,6 +139,12 @@ INLINE struct codes word_scales(uint32_t type, const uint8_t *p, int s)
     }
 }
 
+/* Bits of a where the mask is 1, else of b. */
+INLINE __m512i bit_select(__m512i mask, __m512i a, __m512i b)
+{
+    return _mm512_ternarylogic_epi32(mask, a, b, 0xCA);
+}
+
 /* Plane bytes of the codes v, all of one sub-block with scale s, at vector k. */
 INLINE void put_planes(uint32_t type, struct planes *out, int k, __m512i v, __m512i s)
 {
@@ -155,8 +161,8 @@ INLINE void put_planes(uint32_t type, struct planes *out, int k, __m512i v, __m5
         a = _mm512_mullo_epi16(_mm512_and_si512(v, even), s);
         b = _mm512_mullo_epi16(_mm512_andnot_si512(even, v), s);
         hi = _mm512_sub_epi16(_mm512_set1_epi16(124), _mm512_slli_epi16(s, 2));
-        hi = or_and(_mm512_slli_epi16(hi, 8), hi, even);
-        _mm512_store_si512(out->q[0][k], _mm512_add_epi8(or_and(b, a, even), hi));
+        hi = bit_select(even, hi, _mm512_slli_epi16(hi, 8));
+        _mm512_store_si512(out->q[0][k], _mm512_add_epi8(bit_select(even, a, b), hi));
         return;
     case QT_Q4_K:
     case QT_Q5_K:
@@ -164,13 +170,11 @@ INLINE void put_planes(uint32_t type, struct planes *out, int k, __m512i v, __m5
         lo = _mm512_mullo_epi16(v, _mm512_and_si512(s, _mm512_set1_epi16(7)));
         break;
     default:
-        lo = _mm512_sub_epi16(_mm512_set1_epi16(4096), _mm512_slli_epi16(s, 5));
-        a = _mm512_add_epi16(_mm512_mullo_epi16(_mm512_and_si512(v, even), s), lo);
-        b = _mm512_add_epi16(_mm512_mullo_epi16(_mm512_srli_epi16(v, 8), s), lo);
-        hi = or_and(_mm512_andnot_si512(even, _mm512_slli_epi16(b, 2)), _mm512_srli_epi16(a, 6),
-                    even);
-        lo = or_and(_mm512_and_si512(a, _mm512_set1_epi16(63)), _mm512_slli_epi16(b, 8),
-                    _mm512_set1_epi16(0x3F00));
+        v = _mm512_sub_epi8(v, _mm512_set1_epi8(32));
+        a = _mm512_mullo_epi16(_mm512_srai_epi16(_mm512_slli_epi16(v, 8), 8), s);
+        b = _mm512_mullo_epi16(_mm512_srai_epi16(v, 8), s);
+        hi = bit_select(even, _mm512_srli_epi16(a, 8), b);
+        lo = bit_select(even, a, _mm512_slli_epi16(b, 8));
         break;
     }
     _mm512_store_si512(out->q[0][k], hi);
@@ -242,6 +246,16 @@ struct sums {
     _Alignas(64) int32_t c[4][256];
 };
 
+/* Tile c += tile a * tile b of the first plane. */
+#define PRODUCT(type, c, a, b)                                                                \
+    do {                                                                                      \
+        if ((type) == QT_Q6_K) {                                                              \
+            _tile_dpbssd(c, a, b);                                                            \
+        } else {                                                                              \
+            _tile_dpbsud(c, a, b);                                                            \
+        }                                                                                     \
+    } while (0)
+
 /* Products of one unit for 64 of K, step k of four.  With one plane the steps alternate between
  * two tiles, so that a product need not wait for the one before it. */
 INLINE void products(uint32_t type, enum mode mode, const struct unit *u, int k)
@@ -256,9 +270,9 @@ INLINE void products(uint32_t type, enum mode mode, const struct unit *u, int k)
         _tile_loadd(6, a1, step);
     }
     if (two_planes(type)) {
-        _tile_dpbsud(0, 4, 5);
+        PRODUCT(type, 0, 4, 5);
         if (mode == PAIR) {
-            _tile_dpbsud(2, 6, 5);
+            PRODUCT(type, 2, 6, 5);
         }
         _tile_loadd(7, w0->q[1][16 * k], 64);
         _tile_dpbsud(1, 4, 7);
@@ -266,7 +280,7 @@ INLINE void products(uint32_t type, enum mode mode, const struct unit *u, int k)
             _tile_dpbsud(3, 6, 7);
         } else if (mode == ROWS) {
             _tile_loadd(6, w1->q[0][16 * k], 64);
-            _tile_dpbsud(2, 4, 6);
+            PRODUCT(type, 2, 4, 6);
             _tile_loadd(5, w1->q[1][16 * k], 64);
             _tile_dpbsud(3, 4, 5);
         }
@@ -342,7 +356,7 @@ INLINE void float_step(uint32_t type, const struct rows *w, const int32_t *act, 
     if (type == QT_Q4_K || type == QT_Q5_K) {
         s = _mm512_slli_epi32(s, 3);
     } else if (type == QT_Q6_K) {
-        s = _mm512_add_epi32(_mm512_slli_epi32(s, 6), _mm512_set1_epi32(act[A256_B6]));
+        s = _mm512_slli_epi32(s, 8);
     } else if (type == QT_Q3_K) {
         s = _mm512_add_epi32(s, _mm512_set1_epi32(act[A256_B3]));
     }
@@ -362,9 +376,9 @@ INLINE void float_step(uint32_t type, const struct rows *w, const int32_t *act, 
     _mm512_store_ps(out, acc);
 }
 
-/* A quarter of the float steps of a unit. */
+/* A quarter of the float steps of a unit; its first `live` tokens exist. */
 INLINE void float_steps(uint32_t type, enum mode mode, const struct unit *u, const struct sums *c,
-                        int quarter)
+                        int quarter, int live)
 {
     const int32_t *a0 = u->a[0]->row, *a1 = u->a[1]->row;
     float *y0 = u->y[0], *y1 = u->y[1];
@@ -377,6 +391,9 @@ INLINE void float_steps(uint32_t type, enum mode mode, const struct unit *u, con
     }
     UNROLL
     for (int i = 4 * quarter; i < 4 * quarter + 4; i++) {
+        if (mode != PAIR && i >= live) {
+            break;
+        }
         float_step(type, &w0, a0 + act_step * i, c->c[0] + 16 * i, y0 + y_step * i);
         if (mode != ONE) {
             float_step(type, mode == ROWS ? &w1 : &w0, a1 + act_step * i, c->c[2] + 16 * i,
@@ -387,7 +404,7 @@ INLINE void float_steps(uint32_t type, enum mode mode, const struct unit *u, con
 
 /* The float steps lag one and a half units behind the products.  Less, and they would wait for
  * sums that are still being stored, filling the scheduler so that no product could start. */
-INLINE void run_units(uint32_t type, enum mode mode, const struct unit *u, int n)
+INLINE void run_units(uint32_t type, enum mode mode, const struct unit *u, int n, int live)
 {
     struct sums c[2];
 
@@ -404,7 +421,7 @@ INLINE void run_units(uint32_t type, enum mode mode, const struct unit *u, int n
                 products(type, mode, u + i, k);
             }
             if (done >= 0 && done < n) {
-                float_steps(type, mode, u + done, &c[done % 2], (k + 2) % 4);
+                float_steps(type, mode, u + done, &c[done % 2], (k + 2) % 4, live);
             }
         }
         if (i < n) {
@@ -436,6 +453,7 @@ struct pass {
     const uint8_t *w;
     size_t group_bytes;
     int n_groups, n_blocks, n_tiles;
+    int n_tok;                 /* of the tokens, those that are wanted */
     const struct record *act;  /* first token, first block */
     size_t act_step;           /* records from block to block */
 };
@@ -472,7 +490,7 @@ INLINE void run_pass(uint32_t type, const struct pass *s, float *y)
             }
         }
         if (n > 0) {
-            run_units(type, PAIR, u, n);
+            run_units(type, PAIR, u, n, TILE_TOK);
         }
         if (s->n_tiles % 2 != 0) {
             const int tok = TILE_TOK * (s->n_tiles - 1);
@@ -482,9 +500,9 @@ INLINE void run_pass(uint32_t type, const struct pass *s, float *y)
                 u[0].y[g] = y + GROUPS * PANEL_ROWS * tok + PANEL_ROWS * g;
             }
             if (s->n_groups == GROUPS) {
-                run_units(type, ROWS, u, 1);
+                run_units(type, ROWS, u, 1, s->n_tok - tok);
             } else {
-                run_units(type, ONE, u, 1);
+                run_units(type, ONE, u, 1, s->n_tok - tok);
             }
         }
     }
@@ -519,7 +537,8 @@ INLINE void mm_amx(uint32_t type, const void *w, int k, int n_rows, const void *
     for (int a = first; a < t1; a += most) {
         const int e = min_int(t1, a + most);
 
-        s.n_tiles = (e - a + TILE_TOK - 1) / TILE_TOK;
+        s.n_tok = e - a;
+        s.n_tiles = (s.n_tok + TILE_TOK - 1) / TILE_TOK;
         s.act = (const struct record *)act + a;
         s.w = w;
         for (int r = 0; r < n_rows; r += GROUPS * PANEL_ROWS, s.w += GROUPS * s.group_bytes) {

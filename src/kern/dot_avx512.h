@@ -35,8 +35,7 @@ enum {
     A256_P16 = 64,  /* 8: pairs of s16, walk of q2_K */
     A256_P32 = 72,  /* 4: pairs of s32, walk of q4_K */
     A256_D = 76,    /* scale */
-    A256_B3 = 77,   /* AMX: -124 and -4096 times the sum of all codes */
-    A256_B6 = 78,
+    A256_B3 = 77,   /* AMX: -124 times the sum of all codes */
     A256_TILE_ROWS = 80,  /* AMX needs nothing behind */
     A256_Q3K = 80,  /* 8 x 2: -4 * s16, -16 * s16 */
     A256_Q6K = 96,  /* 8 x 2: -32 * s16 each */
@@ -159,8 +158,8 @@ INLINE void quant_256(const float *x, int32_t *column, bool for_tiles)
     _mm_storeu_si128((void *)(column + A256_P32), _mm256_cvtepi32_epi16(s32));
 
     const int32_t total = for_tiles ? _mm512_reduce_add_epi32(s16) : 0;
-    const __m128i biases = _mm_setr_epi32(0, -124 * total, -4096 * total, 0);
-    const __m128 head = _mm_move_ss(_mm_castsi128_ps(biases), _mm_set_ss(d));
+    const __m128i bias = _mm_setr_epi32(0, -124 * total, 0, 0);
+    const __m128 head = _mm_move_ss(_mm_castsi128_ps(bias), _mm_set_ss(d));
     _mm_storeu_ps((float *)(column + A256_D), head);
     if (!for_tiles) {
         const __m512i by6 = _mm512_permutexvar_epi32(walk6, s16);
