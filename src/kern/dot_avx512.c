@@ -14,7 +14,6 @@
 
 #include "base/mem.h"
 #include "kern/panel.h"
-#include "kern/unpack_avx512.h"
 
 /* Tokens side by side in a group of activations. */
 enum { GROUP = 8 };

@@ -8,6 +8,7 @@
 
 #include <float.h>
 
+#include "kern/fpguard.h"
 #include "kern/unpack_avx512.h"
 
 size_t act_bytes_avx512(enum act_kind kind, int k, int n_tok);
