@@ -7,6 +7,7 @@
 #include <dirent.h>
 #include <math.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <jansson.h>
 
@@ -94,8 +95,22 @@ static int check_greedy(struct tiny *t, const float *last, const char *dir, cons
     return n_compared;
 }
 
+/* Which files of a directory hold the target. */
+struct target {
+    const char *logits, *greedy;
+    int context;  /* 0: as short as the tokens allow */
+};
+
+static bool has_file(const char *dir, const char *file)
+{
+    char path[PATH_LEN];
+
+    path_of(path, dir, file);
+    return access(path, R_OK) == 0;
+}
+
 /* Whether the case at dir holds; what was measured is printed. */
-static bool run_case(const char *dir, const char *name, enum isa isa)
+static bool run_target(const char *dir, const char *name, enum isa isa, const struct target *target)
 {
     slm_error err = { .code = SLM_E_OK };
     char path[PATH_LEN];
@@ -110,7 +125,8 @@ static bool run_case(const char *dir, const char *name, enum isa isa)
     }
     path_of(path, dir, "model.gguf");
     const bool opened =
-        tiny_open(&t, path, isa, 2, MODEL_PACK_WAIT, KV_F32, n + GREEDY_MAX, &err);
+        tiny_open(&t, path, isa, 2, MODEL_PACK_WAIT, KV_F32,
+                  target->context ? target->context : n + GREEDY_MAX, &err);
     if (!opened && err.code == SLM_E_UNSUPPORTED) {
         printf("%-20s not run: %s\n", name, err.msg);
         tiny_close(&t);
@@ -134,12 +150,10 @@ static bool run_case(const char *dir, const char *name, enum isa isa)
     const bool gelu = strncmp(name, "gemma", 5) == 0;
     const double nmse_max = quantised ? 1.1 * nmse_llamacpp : gelu ? 1e-10 : 3e-11;
     const double abs_max = quantised ? INFINITY : gelu ? 1e-3 : 3e-4;
-    float *want = load_floats(dir, type ? "truth.f32" : "ref64.f32", n_out);
+    float *want = load_floats(dir, target->logits, n_out);
     CHECK(want != NULL);
     const struct diff d = compare(out, want, n_out);
-    const int greedy = check_greedy(&t, out + n_out - n_vocab, dir,
-                                    type ? "greedy.json" : "greedy_ref64.json",
-                                    quantised ? 0.5 : 1e-3);
+    const int greedy = check_greedy(&t, out + n_out - n_vocab, dir, target->greedy, quantised ? 0.5 : 1e-3);
     const bool ok = d.nmse <= nmse_max && d.max <= abs_max && greedy >= 0;
     printf("%-20s %-7s nmse %.2e (limit %.2e) max %.2e greedy %d%s\n", name, isa_name(isa), d.nmse,
            nmse_max, d.max, greedy, ok ? "" : "  WRONG");
@@ -149,6 +163,25 @@ static bool run_case(const char *dir, const char *name, enum isa isa)
     json_decref(tokens);
     json_decref(meta);
     return ok;
+}
+
+/* The targets of a directory: quantised models have the exact result of their weights; a
+ * model with a window the result with it; one with factors for long contexts two. */
+static bool run_case(const char *dir, const char *name, enum isa isa)
+{
+    static const struct target truth = { "truth.f32", "greedy.json", 0 };
+    static const struct target plain = { "ref64.f32", "greedy_ref64.json", 0 };
+    static const struct target window = { "ref64_window.f32", "greedy_ref64_window.json", 0 };
+    static const struct target long_context = { "ref64_long.f32", "greedy_ref64_long.json", 512 };
+
+    if (has_file(dir, truth.logits)) {
+        return run_target(dir, name, isa, &truth);
+    }
+    if (has_file(dir, window.logits)) {
+        return run_target(dir, name, isa, &window);
+    }
+    return run_target(dir, name, isa, &plain) &
+           (!has_file(dir, long_context.logits) || run_target(dir, name, isa, &long_context));
 }
 
 /* Runs every case below `root`; the number of them. */

@@ -82,10 +82,16 @@ static void put_key(struct gguf_writer *w, const char *arch, const char *suffix,
     gguf_put_u32(w, key, (uint32_t)value);
 }
 
-static void put_metadata(struct gguf_writer *w, const char *arch, const struct tiny_shape *s)
+static void put_float_key(struct gguf_writer *w, const char *arch, const char *suffix, float value)
 {
     char key[128];
 
+    snprintf(key, sizeof key, "%s.%s", arch, suffix);
+    gguf_put_f32(w, key, value);
+}
+
+static void put_metadata(struct gguf_writer *w, const char *arch, const struct tiny_shape *s)
+{
     gguf_put_str(w, "general.architecture", arch, strlen(arch));
     gguf_put_str(w, "general.name", "tiny random", 11);
     put_key(w, arch, "context_length", s->context);
@@ -97,8 +103,9 @@ static void put_metadata(struct gguf_writer *w, const char *arch, const struct t
     put_key(w, arch, "attention.key_length", s->head_dim);
     put_key(w, arch, "attention.value_length", s->head_dim);
     put_key(w, arch, "attention.sliding_window", s->window);
-    snprintf(key, sizeof key, "%s.attention.layer_norm_rms_epsilon", arch);
-    gguf_put_f32(w, key, 1e-5f);
+    put_float_key(w, arch, "attention.layer_norm_rms_epsilon", 1e-5f);
+    put_float_key(w, arch, "attention.layer_norm_epsilon", 1e-5f);
+    put_float_key(w, arch, "logit_scale", 2);
     put_vocab(w);
 }
 
@@ -155,8 +162,8 @@ static void put_float(uint32_t type, uint8_t *data, size_t i, float v)
 /* False when memory is out or the type does not fit the row length. */
 static bool put_tensor(struct maker *m, const struct tensor_row *row, int il, slm_error *err)
 {
-    const bool vector = row->out == DIM_NONE;
-    const int64_t ne[2] = { dim_size(m->hp, row->in), vector ? 1 : dim_size(m->hp, row->out) };
+    const bool vector = row_is_floats(row);
+    const int64_t ne[2] = { dim_size(m->hp, row->in), dim_size(m->hp, row->out) };
     const struct quant_type *type = vector ? quant_type(QT_F32) : m->type;
     const size_t n = (size_t)(ne[0] * ne[1]);
     const size_t bytes = n / (size_t)type->block * (size_t)type->block_bytes;
@@ -181,7 +188,7 @@ static bool put_tensor(struct maker *m, const struct tensor_row *row, int il, sl
             put_float(type->id, data, i, mean + size * signed_unit(&m->rng));
         }
     }
-    gguf_put_tensor(m->w, name, type->id, vector ? 1 : 2, ne, data);
+    gguf_put_tensor(m->w, name, type->id, row->out == DIM_NONE ? 1 : 2, ne, data);
     return true;
 }
 

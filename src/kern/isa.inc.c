@@ -19,6 +19,7 @@ void FILL_NAME(V16_ISA)(struct kern *k)
     k->fmm[QT_BF16] = fmm_bf16;
 
     k->rmsnorm = rmsnorm;
+    k->layernorm = layernorm;
     k->add = row_add;
     k->scale = row_scale;
     k->gate[GATE_SILU] = gate_silu;

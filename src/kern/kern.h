@@ -86,6 +86,9 @@ struct kern {
 
     /* y = x / sqrt(sum(x^2) / n + eps) * w; w may be NULL; y may be x. */
     void (*rmsnorm)(float *y, const float *x, const float *w, int n, float eps);
+    /* mean m by v16 sum; variance v of x - m the same way; y = ((x - m) / sqrt(v + eps)) * w + b with
+     * one rounding each, the division as a product with 1 / sqrt; b may be NULL; y may be x. */
+    void (*layernorm)(float *y, const float *x, const float *w, const float *b, int n, float eps);
     /* y += x */
     void (*add)(float *y, const float *x, int n);
     /* y *= s */

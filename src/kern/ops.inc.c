@@ -69,6 +69,38 @@ static void rmsnorm(float *y, const float *x, const float *w, int n, float eps)
     }
 }
 
+/* The first n <= 16 lanes of a, zeros behind. */
+static v16 v16_first(v16 a, int n)
+{
+    float t[16];
+
+    v16_store(t, a);
+    return v16_load_n(t, n);
+}
+
+static void layernorm(float *y, const float *x, const float *w, const float *b, int n, float eps)
+{
+    v16 acc = v16_zero();
+
+    for (int i = 0; i < n; i += 16) {
+        acc = v16_add(acc, v16_load_n(x + i, n - i < 16 ? n - i : 16));
+    }
+    const v16 mean = v16_set1(v16_sum(acc) / (float)n);
+    acc = v16_zero();
+    for (int i = 0; i < n; i += 16) {
+        const int rest = n - i < 16 ? n - i : 16;
+        const v16 d = v16_first(v16_sub(v16_load_n(x + i, rest), mean), rest);
+        acc = v16_fma(d, d, acc);
+    }
+    const v16 s = v16_set1(1.0f / sqrtf(v16_sum(acc) / (float)n + eps));
+    for (int i = 0; i < n; i += 16) {
+        const int rest = n - i < 16 ? n - i : 16;
+        const v16 d = v16_mul(v16_sub(v16_load_n(x + i, rest), mean), s);
+        const v16 scaled = v16_mul(d, v16_load_n(w + i, rest));
+        v16_store_n(y + i, b ? v16_add(scaled, v16_load_n(b + i, rest)) : scaled, rest);
+    }
+}
+
 static void row_add(float *y, const float *x, int n)
 {
     int i = 0;

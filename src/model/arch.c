@@ -6,17 +6,20 @@
 #include "model/model.h"
 
 static const struct arch *const table[] = {
-    &arch_llama,
-    &arch_qwen2,
-    &arch_qwen3,
-    &arch_gemma3,
+#define X(name) &arch_##name,
+    ARCH_TABLE(X)
+#undef X
 };
 
 const struct tensor_row arch_top_rows[] = {
-    { "token_embd.weight", offsetof(struct top, token_embd), DIM_EMBD, DIM_VOCAB, NEED },
-    { "output_norm.weight", offsetof(struct top, output_norm), DIM_EMBD, DIM_NONE, NEED },
-    { "output.weight", offsetof(struct top, output), DIM_EMBD, DIM_VOCAB, MAYBE },
-    { "rope_freqs.weight", offsetof(struct top, rope_freqs), DIM_PAIRS, DIM_NONE, MAYBE },
+    { "token_embd.weight", offsetof(struct top, token_embd), DIM_EMBD, DIM_VOCAB, NEED, false },
+    { "output_norm.weight", offsetof(struct top, output_norm.w), DIM_EMBD, DIM_NONE, NEED, false },
+    { "output.weight", offsetof(struct top, output), DIM_EMBD, DIM_VOCAB, MAYBE, false },
+    { "output_norm.bias", offsetof(struct top, output_norm.b), DIM_EMBD, DIM_NONE, MAYBE, false },
+    { "output.bias", offsetof(struct top, output_bias), DIM_VOCAB, DIM_NONE, MAYBE, false },
+    { "rope_freqs.weight", offsetof(struct top, rope_freqs), DIM_PAIRS, DIM_NONE, MAYBE, false },
+    { "rope_factors_long.weight", offsetof(struct top, rope_long), DIM_PAIRS, DIM_NONE, MAYBE, false },
+    { "rope_factors_short.weight", offsetof(struct top, rope_short), DIM_PAIRS, DIM_NONE, MAYBE, false },
 };
 const size_t arch_n_top_rows = sizeof arch_top_rows / sizeof *arch_top_rows;
 
@@ -37,5 +40,7 @@ const struct arch *arch_find(const char *name, size_t n)
 
 const char *model_arch_names(void)
 {
-    return "llama, qwen2, qwen3, gemma3";
+#define X(name) ", " #name
+    return &(ARCH_TABLE(X))[2];
+#undef X
 }

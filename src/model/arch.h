@@ -6,14 +6,28 @@
 
 #include "model/weights.h"
 
+/* The table of architectures: NAME.c defines arch_NAME, and NAME is general.architecture. */
+#define ARCH_TABLE(X)                                                                    \
+    X(llama) X(mistral3) X(smollm3) X(granite)                                           \
+    X(qwen2) X(qwen3)                                                                    \
+    X(gemma) X(gemma2) X(gemma3)                                                         \
+    X(phi2) X(phi3) X(stablelm) X(olmo2)
+
 struct step;
+
+/* Weight and, in some architectures, bias of a norm; both NULL where there is none. */
+struct norm {
+    const float *w, *b;
+};
 
 /* Tensors outside the layers; the same names everywhere. */
 struct top {
     struct weight token_embd;
     struct weight output;            /* token_embd where the file has none (tied) */
-    const float *output_norm;
+    struct norm output_norm;
+    const float *output_bias;
     const float *rope_freqs;         /* divisors of the rotation frequencies, or NULL */
+    const float *rope_long, *rope_short; /* the same for long and short contexts */
 };
 
 struct arch {
@@ -46,6 +60,8 @@ const struct arch *arch_at(size_t i);
 extern const struct tensor_row arch_top_rows[];
 extern const size_t arch_n_top_rows;
 
-extern const struct arch arch_llama, arch_qwen2, arch_qwen3, arch_gemma3;
+#define X(name) extern const struct arch arch_##name;
+ARCH_TABLE(X)
+#undef X
 
 #endif

@@ -49,41 +49,56 @@ static void each_row(struct step *st, pool_fn *fn, void *arg)
 
 struct row_op {
     struct step *st;
-    float *y;
-    const float *x, *w;
+    float *sum, *y;
+    const float *x;
+    struct norm norm;
 };
 
-static void rmsnorm_row(void *arg, int t, int worker)
+void norm_row(const struct step *st, float *y, const float *x, struct norm norm)
+{
+    const struct hparams *hp = st->hp;
+
+    if (hp->layer_norm) {
+        st->k->layernorm(y, x, norm.w, norm.b, hp->n_embd, hp->norm_eps);
+    } else {
+        st->k->rmsnorm(y, x, norm.w, hp->n_embd, hp->norm_eps);
+    }
+}
+
+static void norm_task(void *arg, int t, int worker)
 {
     const struct row_op *op = arg;
-    const size_t n = (size_t)op->st->hp->n_embd;
+    const size_t at = (size_t)t * (size_t)op->st->hp->n_embd;
 
     (void)worker;
-    op->st->k->rmsnorm(op->y + (size_t)t * n, op->x + (size_t)t * n, op->w, (int)n,
-                       op->st->hp->norm_eps);
+    norm_row(op->st, op->y + at, op->x + at, op->norm);
 }
 
-void op_rmsnorm(struct step *st, float *y, const float *x, const float *w)
+void op_norm(struct step *st, float *y, const float *x, struct norm norm)
 {
-    struct row_op op = { st, y, x, w };
+    struct row_op op = { .st = st, .y = y, .x = x, .norm = norm };
 
-    each_row(st, rmsnorm_row, &op);
+    each_row(st, norm_task, &op);
 }
 
-static void add_row(void *arg, int t, int worker)
+static void add_task(void *arg, int t, int worker)
 {
     const struct row_op *op = arg;
-    const size_t n = (size_t)op->st->hp->n_embd;
+    const struct hparams *hp = op->st->hp;
+    const size_t at = (size_t)t * (size_t)hp->n_embd;
 
     (void)worker;
-    op->st->k->add(op->y + (size_t)t * n, op->x + (size_t)t * n, (int)n);
+    if (hp->residual_scale != 1) {
+        op->st->k->scale(op->y + at, hp->residual_scale, hp->n_embd);
+    }
+    op->st->k->add(op->sum + at, op->y + at, hp->n_embd);
 }
 
-void op_add(struct step *st, float *x, const float *y)
+void op_add(struct step *st, float *x, float *y)
 {
-    struct row_op op = { st, x, y, NULL };
+    struct row_op op = { .st = st, .sum = x, .y = y };
 
-    each_row(st, add_row, &op);
+    each_row(st, add_task, &op);
 }
 
 /* ---- attention block ---------------------------------------------------------------- */
@@ -91,24 +106,50 @@ void op_add(struct step *st, float *x, const float *y)
 struct qkv_op {
     struct step *st;
     const struct attn *a;
-    const float *rope;
+    const float *rope;     /* NULL: no rotation */
     int n_rot, il_kv;
     float *q, *k, *v;
 };
 
-/* Norms and rotates n_head heads of one token. */
-static void finish_heads(const struct qkv_op *op, int t, float *x, int n_head, const float *norm)
+/* Norms the n_head heads of one token. */
+static void norm_heads(const struct qkv_op *op, float *x, int n_head, const float *w)
 {
     const struct hparams *hp = op->st->hp;
     const struct kern *k = op->st->k;
-    const float *cs = op->rope + (size_t)t * (size_t)op->n_rot;
+    const size_t dim = (size_t)hp->k_dim;
 
-    for (int h = 0; h < n_head; h++, x += hp->k_dim) {
-        if (norm) {
-            k->rmsnorm(x, x, norm, hp->k_dim, hp->norm_eps);
-        }
-        (op->st->rope_pairs ? k->rope_pairs : k->rope_halves)(x, cs, op->n_rot);
+    if (op->a->qk_norm == QK_WHOLE) {
+        k->rmsnorm(x, x, w, n_head * hp->k_dim, hp->norm_eps);
+        return;
     }
+    for (size_t h = 0; h < (size_t)n_head; h++) {
+        if (op->a->qk_norm == QK_HEAD_LN) {
+            k->layernorm(x + h * dim, x + h * dim, w + h * dim, NULL, hp->k_dim, hp->norm_eps);
+        } else {
+            k->rmsnorm(x + h * dim, x + h * dim, w, hp->k_dim, hp->norm_eps);
+        }
+    }
+}
+
+/* Norms and rotates n_head heads of token t. */
+static void finish_heads(const struct qkv_op *op, int t, float *x, int n_head, const float *norm)
+{
+    const struct step *st = op->st;
+
+    if (norm) {
+        norm_heads(op, x, n_head, norm);
+    }
+    for (int h = 0; op->rope && h < n_head; h++) {
+        (st->rope_pairs ? st->k->rope_pairs : st->k->rope_halves)(
+            x + (size_t)h * (size_t)st->hp->k_dim, op->rope + (size_t)t * (size_t)op->n_rot,
+            op->n_rot);
+    }
+}
+
+/* The factor by which queries grow with their position. */
+static float temperature(const struct hparams *hp, int pos)
+{
+    return (float)(1 + (double)hp->temp_scale * rope_log(1 + (double)(pos / hp->temp_context)));
 }
 
 /* Stores one token's heads into its page: dst is the first head's row. */
@@ -144,6 +185,9 @@ static void qkv_row(void *arg, int t, int worker)
     (void)worker;
     finish_heads(op, t, q, hp->n_head, op->a->q_norm);
     finish_heads(op, t, k, hp->n_head_kv, op->a->k_norm);
+    if (hp->temp_scale != 0) {
+        st->k->scale(q, temperature(hp, pos), hp->n_head * hp->k_dim);
+    }
     store_heads(st, page + slot * (size_t)kv_stride(hp->k_dim) * elem, k, hp->k_dim);
     store_heads(st, page + keys + slot * (size_t)kv_stride(hp->v_dim) * elem, v, hp->v_dim);
 }
@@ -162,9 +206,13 @@ void attn_block(struct step *st, const struct attn *a, int il, int il_kv, const 
         { &a->v, a->v_bias, v, (size_t)n_v },
     };
     const struct product out = { &a->out, a->out_bias, y, (size_t)hp->n_embd };
-    const int kind = hp->sliding[il] ? ROPE_SLIDING : ROPE_FULL;
-    struct qkv_op op = { st, a, st->rope[kind], hp->rope[kind].n_rot, il_kv, q, k, v };
+    const int kind = hp->rope_of[il];
+    struct qkv_op op = { .st = st, .a = a, .il_kv = il_kv, .q = q, .k = k, .v = v };
 
+    if (kind != ROPE_NONE) {
+        op.rope = st->rope[kind];
+        op.n_rot = hp->rope[kind].n_rot;
+    }
     matmul(st, qkv, 3, h, (size_t)hp->n_embd, st->n_tok);
     each_row(st, qkv_row, &op);
     attention(st, il, il_kv, q, o);
@@ -210,11 +258,43 @@ void mlp_gated(struct step *st, const struct mlp *m, enum gate_fn fn, const floa
     scratch_release(st, mark);
 }
 
+struct unary_op {
+    struct step *st;
+    float *x;
+    int n;
+    enum unary_fn fn;
+};
+
+static void unary_task(void *arg, int t, int worker)
+{
+    const struct unary_op *op = arg;
+    float *x = op->x + (size_t)t * (size_t)op->n;
+
+    (void)worker;
+    op->st->k->unary[op->fn](x, x, op->n);
+}
+
+void mlp_plain(struct step *st, const struct mlp *m, enum unary_fn fn, const float *h, float *y)
+{
+    const size_t mark = scratch_mark(st);
+    const size_t n_ff = (size_t)m->up.n_out, n_embd = (size_t)st->hp->n_embd;
+    float *u = scratch_rows(st, (int)n_ff);
+    const struct product up = { &m->up, m->up_bias, u, n_ff };
+    const struct product down = { &m->down, m->down_bias, y, n_embd };
+    struct unary_op op = { st, u, (int)n_ff, fn };
+
+    matmul(st, &up, 1, h, n_embd, st->n_tok);
+    each_row(st, unary_task, &op);
+    matmul(st, &down, 1, u, n_ff, st->n_tok);
+    scratch_release(st, mark);
+}
+
 /* ---- layers of the usual kind --------------------------------------------------------- */
 
 bool layer_finish(void *layer, const struct hparams *hp, slm_error *err)
 {
     struct attn *a = &((struct layer *)layer)->attn;
+    struct mlp *m = &((struct layer *)layer)->mlp;
     const int n_q = dim_size(hp, DIM_Q), n_k = dim_size(hp, DIM_K), n_v = dim_size(hp, DIM_V);
 
     if (a->qkv.rows) {
@@ -231,6 +311,10 @@ bool layer_finish(void *layer, const struct hparams *hp, slm_error *err)
         a->k_bias = a->qkv_bias + n_q;
         a->v_bias = a->qkv_bias + n_q + n_k;
     }
+    if (m->gate_up.rows) {
+        weight_slice(&m->gate, &m->gate_up, 0, hp->n_ff);
+        weight_slice(&m->up, &m->gate_up, hp->n_ff, hp->n_ff);
+    }
     return true;
 }
 
@@ -241,7 +325,9 @@ void layer_each_weight(void *layer, void (*fn)(void *arg, struct weight *w), voi
                                    &l->mlp.gate, &l->mlp.up, &l->mlp.down };
 
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
-        fn(arg, all[i]);
+        if (all[i]->rows) {
+            fn(arg, all[i]);
+        }
     }
 }
 
@@ -250,11 +336,27 @@ void layer_prenorm(struct step *st, const void *layer, int il, float *x)
     const struct layer *l = layer;
     float *h = scratch_rows(st, st->hp->n_embd);
 
-    op_rmsnorm(st, h, x, l->attn_norm);
+    op_norm(st, h, x, l->attn_norm);
     attn_block(st, &l->attn, il, il, h, h);
     op_add(st, x, h);
 
-    op_rmsnorm(st, h, x, l->ffn_norm);
+    op_norm(st, h, x, l->ffn_norm);
     mlp_gated(st, &l->mlp, GATE_SILU, h, h);
+    op_add(st, x, h);
+}
+
+void layer_sandwich(struct step *st, const void *layer, int il, float *x)
+{
+    const struct layer *l = layer;
+    float *h = scratch_rows(st, st->hp->n_embd);
+
+    op_norm(st, h, x, l->attn_norm);
+    attn_block(st, &l->attn, il, il, h, h);
+    op_norm(st, h, h, l->post_attn_norm);
+    op_add(st, x, h);
+
+    op_norm(st, h, x, l->ffn_norm);
+    mlp_gated(st, &l->mlp, GATE_GELU, h, h);
+    op_norm(st, h, h, l->post_ffn_norm);
     op_add(st, x, h);
 }

@@ -23,32 +23,44 @@ struct step {
     bool rope_pairs;                  /* which elements of a head a rotation pairs */
 };
 
+/* Norms of queries and keys. */
+enum qk_norm {
+    QK_HEAD,      /* RMS over each head, one weight [k_dim] for all */
+    QK_HEAD_LN,   /* layer norm over each head, a weight [n_head][k_dim] */
+    QK_WHOLE,     /* RMS over all heads together, a weight [n_head * k_dim] */
+};
+
 /* The projections of an attention block.  Absent biases and norms are NULL. */
 struct attn {
     struct weight q, k, v, out;
     struct weight qkv;                /* where the file has them fused; q, k, v are views of it */
     const float *q_bias, *k_bias, *v_bias, *qkv_bias, *out_bias;
-    const float *q_norm, *k_norm;     /* [k_dim], on every head before the rotation */
+    const float *q_norm, *k_norm;     /* on every head before the rotation, or NULL */
+    enum qk_norm qk_norm;             /* what they are */
 };
 
-/* down(f(gate x) * up x) */
+/* down(f(gate x) * up x), or down(f(up x)) where there is no gate. */
 struct mlp {
     struct weight gate, up, down;
+    struct weight gate_up;            /* where the file has them fused; gate and up are views */
     const float *gate_bias, *up_bias, *down_bias;
 };
 
 /* A decoder layer with norms before its blocks and, in some architectures, after them. */
 struct layer {
-    const float *attn_norm, *ffn_norm;
-    const float *post_attn_norm, *post_ffn_norm;
+    struct norm attn_norm, ffn_norm, post_attn_norm, post_ffn_norm;
     struct attn attn;
     struct mlp mlp;
 };
 
 /* Table rows of the parts, for the architectures' own tables. */
-#define ROW(field, name, in, out, need) { name, offsetof(struct layer, field), in, out, need }
+#define ROW(field, name, in, out, need)                                                  \
+    { name, offsetof(struct layer, field), in, out, need, false }
+#define ROW_FLOATS(field, name, in, out, need)                                           \
+    { name, offsetof(struct layer, field), in, out, need, true }
+#define ROWS_ATTN_NORM                                                                     \
+    ROW(attn_norm.w, "blk.%d.attn_norm.weight", DIM_EMBD, DIM_NONE, NEED)
 #define ROWS_ATTN                                                                          \
-    ROW(attn_norm, "blk.%d.attn_norm.weight", DIM_EMBD, DIM_NONE, NEED),                   \
     ROW(attn.qkv, "blk.%d.attn_qkv.weight", DIM_EMBD, DIM_QKV, MAYBE),                     \
     ROW(attn.q, "blk.%d.attn_q.weight", DIM_EMBD, DIM_Q, NEED_UNFUSED),                    \
     ROW(attn.k, "blk.%d.attn_k.weight", DIM_EMBD, DIM_K, NEED_UNFUSED),                    \
@@ -62,8 +74,12 @@ struct layer {
 #define ROWS_QK_NORM                                                                       \
     ROW(attn.q_norm, "blk.%d.attn_q_norm.weight", DIM_HEAD, DIM_NONE, NEED),               \
     ROW(attn.k_norm, "blk.%d.attn_k_norm.weight", DIM_HEAD, DIM_NONE, NEED)
+#define ROWS_FFN_NORM                                                                      \
+    ROW(ffn_norm.w, "blk.%d.ffn_norm.weight", DIM_EMBD, DIM_NONE, NEED)
+#define ROWS_POST_NORMS                                                                    \
+    ROW(post_attn_norm.w, "blk.%d.post_attention_norm.weight", DIM_EMBD, DIM_NONE, NEED),  \
+    ROW(post_ffn_norm.w, "blk.%d.post_ffw_norm.weight", DIM_EMBD, DIM_NONE, NEED)
 #define ROWS_MLP                                                                           \
-    ROW(ffn_norm, "blk.%d.ffn_norm.weight", DIM_EMBD, DIM_NONE, NEED),                     \
     ROW(mlp.gate, "blk.%d.ffn_gate.weight", DIM_EMBD, DIM_FF, NEED),                       \
     ROW(mlp.up, "blk.%d.ffn_up.weight", DIM_EMBD, DIM_FF, NEED),                           \
     ROW(mlp.down, "blk.%d.ffn_down.weight", DIM_FF, DIM_EMBD, NEED),                       \
@@ -78,6 +94,9 @@ void layer_each_weight(void *layer, void (*fn)(void *arg, struct weight *w), voi
 /* arch.layer of llama and its kin: norm, attention, add, norm, gated MLP, add. */
 void layer_prenorm(struct step *st, const void *layer, int il, float *x);
 
+/* arch.layer of Gemma 2 and 3: the same with GELU and a norm after each block as well. */
+void layer_sandwich(struct step *st, const void *layer, int il, float *x);
+
 /* ---- scratch --------------------------------------------------------------------- */
 
 /* [n_tok][n] floats. */
@@ -88,8 +107,12 @@ void scratch_release(struct step *st, size_t mark);
 
 /* ---- rows ------------------------------------------------------------------------- */
 
-void op_rmsnorm(struct step *st, float *y, const float *x, const float *w);  /* [n_tok][n_embd] */
-void op_add(struct step *st, float *x, const float *y);                     /* x += y */
+/* y = norm of x, rows of n_embd; y may be x. */
+void op_norm(struct step *st, float *y, const float *x, struct norm norm);
+/* x += y * residual_scale; y is changed. */
+void op_add(struct step *st, float *x, float *y);
+/* One row of op_norm. */
+void norm_row(const struct step *st, float *y, const float *x, struct norm norm);
 
 /* ---- products --------------------------------------------------------------------- */
 
@@ -119,6 +142,9 @@ void attention(struct step *st, int il, int il_kv, const float *q, float *o);
 
 /* y = down(f(gate h) * up h); h, y: [n_tok][n_embd], may be the same. */
 void mlp_gated(struct step *st, const struct mlp *m, enum gate_fn fn, const float *h, float *y);
+
+/* y = down(f(up h)). */
+void mlp_plain(struct step *st, const struct mlp *m, enum unary_fn fn, const float *h, float *y);
 
 /* Row size of keys and values in a page: the head size rounded up to 16. */
 static inline int kv_stride(int dim)

@@ -27,6 +27,9 @@ static bool gemma3_hparams(struct hparams *hp, const struct gguf *g, slm_error *
     hp->rope[ROPE_SLIDING].factor = 1;
     hp->rope[ROPE_SLIDING].attn_factor = 1;
     hp->rope[ROPE_SLIDING].base = base;
+    for (int il = 0; il < hp->n_layer; il++) {
+        hp->rope_of[il] = hp->sliding[il] ? ROPE_SLIDING : ROPE_FULL;
+    }
     hp->embd_scale = sqrtf((float)hp->n_embd);
     if (hp->n_layer == LAYERS_27B) {
         hp->attn_scale = 1.0f / sqrtf((float)hp->n_embd / (float)hp->n_head);
@@ -35,26 +38,8 @@ static bool gemma3_hparams(struct hparams *hp, const struct gguf *g, slm_error *
 }
 
 static const struct tensor_row gemma3_rows[] = {
-    ROWS_ATTN, ROWS_QK_NORM, ROWS_MLP,
-    ROW(post_attn_norm, "blk.%d.post_attention_norm.weight", DIM_EMBD, DIM_NONE, NEED),
-    ROW(post_ffn_norm, "blk.%d.post_ffw_norm.weight", DIM_EMBD, DIM_NONE, NEED),
+    ROWS_ATTN_NORM, ROWS_ATTN, ROWS_QK_NORM, ROWS_FFN_NORM, ROWS_MLP, ROWS_POST_NORMS,
 };
-
-static void gemma3_layer(struct step *st, const void *layer, int il, float *x)
-{
-    const struct layer *l = layer;
-    float *h = scratch_rows(st, st->hp->n_embd);
-
-    op_rmsnorm(st, h, x, l->attn_norm);
-    attn_block(st, &l->attn, il, il, h, h);
-    op_rmsnorm(st, h, h, l->post_attn_norm);
-    op_add(st, x, h);
-
-    op_rmsnorm(st, h, x, l->ffn_norm);
-    mlp_gated(st, &l->mlp, GATE_GELU, h, h);
-    op_rmsnorm(st, h, h, l->post_ffn_norm);
-    op_add(st, x, h);
-}
 
 const struct arch arch_gemma3 = {
     .name        = "gemma3",
@@ -64,5 +49,5 @@ const struct arch arch_gemma3 = {
     .layer_size  = sizeof(struct layer),
     .finish      = layer_finish,
     .each_weight = layer_each_weight,
-    .layer       = gemma3_layer,
+    .layer       = layer_sandwich,
 };

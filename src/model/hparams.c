@@ -74,15 +74,36 @@ bool hparams_float(const struct hparams *hp, const struct gguf *g, const char *s
     return true;
 }
 
-bool hparams_rms_eps(struct hparams *hp, const struct gguf *g, slm_error *err)
+static bool read_eps(struct hparams *hp, const struct gguf *g, const char *suffix, slm_error *err)
 {
-    if (!hparams_float(hp, g, "attention.layer_norm_rms_epsilon", true, &hp->norm_eps, err)) {
+    if (!hparams_float(hp, g, suffix, true, &hp->norm_eps, err)) {
         return false;
     }
     if (hp->norm_eps < 0 || hp->norm_eps > 1) {
-        return slm_fail(err, SLM_E_FORMAT,
-                        "%s.attention.layer_norm_rms_epsilon is %g, must be 0 to 1", hp->arch,
+        return slm_fail(err, SLM_E_FORMAT, "%s.%s is %g, must be 0 to 1", hp->arch, suffix,
                         (double)hp->norm_eps);
+    }
+    return true;
+}
+
+bool hparams_rms_eps(struct hparams *hp, const struct gguf *g, slm_error *err)
+{
+    return read_eps(hp, g, "attention.layer_norm_rms_epsilon", err);
+}
+
+bool hparams_layer_norm(struct hparams *hp, const struct gguf *g, slm_error *err)
+{
+    hp->layer_norm = true;
+    return read_eps(hp, g, "attention.layer_norm_epsilon", err);
+}
+
+bool hparams_window_all(struct hparams *hp, const struct gguf *g, slm_error *err)
+{
+    if (!hparams_int(hp, g, "attention.sliding_window", false, 0, INT32_MAX, &hp->window, err)) {
+        return false;
+    }
+    for (int i = 0; i < hp->n_layer; i++) {
+        hp->sliding[i] = hp->window > 0;
     }
     return true;
 }
@@ -205,7 +226,7 @@ bool hparams_read(struct hparams *hp, const struct gguf *g, const char *arch, sl
     bool causal = true;
     char key[KEY_MAX];
 
-    *hp = (struct hparams){ .embd_scale = 1 };
+    *hp = (struct hparams){ .embd_scale = 1, .residual_scale = 1, .logit_scale = 1 };
     snprintf(hp->arch, sizeof hp->arch, "%s", arch);
     if (!gguf_get_bool(g, key_of(hp, "attention.causal", key), &causal, err)) {
         return false;

@@ -8,8 +8,9 @@
 
 enum { LAYER_MAX = 512 };
 
-/* Rotations come in up to two kinds: of full-attention and of sliding-window layers. */
-enum { ROPE_FULL, ROPE_SLIDING, ROPE_KINDS };
+/* Rotations come in up to two kinds, usually of full-attention and of sliding-window layers;
+ * some layers have none. */
+enum { ROPE_FULL, ROPE_SLIDING, ROPE_KINDS, ROPE_NONE = ROPE_KINDS };
 
 struct hparams {
     char arch[32];           /* prefix of the metadata keys */
@@ -17,12 +18,18 @@ struct hparams {
     int n_head, n_head_kv;   /* n_head is a multiple of n_head_kv */
     int k_dim, v_dim;        /* sizes of a key and of a value head */
     float norm_eps;
+    bool layer_norm;         /* norms subtract the mean and may have biases; else RMS norms */
     float attn_scale;        /* of q * k; 1 / sqrt(k_dim) unless the architecture differs */
     float attn_softcap;      /* 0: none */
     float final_softcap;     /* 0: none */
     float embd_scale;        /* of token embeddings */
+    float residual_scale;    /* of what a block adds to the residual stream */
+    float logit_scale;       /* divides the logits */
+    float temp_scale;        /* queries grow by 1 + temp_scale * ln(1 + floor(pos / temp_context)) */
+    int temp_context;
     int window;              /* sliding window in tokens, itself counted; 0: none */
     bool sliding[LAYER_MAX]; /* layers that see only the window */
+    uint8_t rope_of[LAYER_MAX]; /* ROPE_FULL, ROPE_SLIDING or ROPE_NONE */
     struct rope_params rope[ROPE_KINDS];
 };
 
@@ -38,6 +45,12 @@ bool hparams_float(const struct hparams *hp, const struct gguf *g, const char *s
 
 /* The attention.layer_norm_rms_epsilon that RMS-norm architectures must have. */
 bool hparams_rms_eps(struct hparams *hp, const struct gguf *g, slm_error *err);
+
+/* The attention.layer_norm_epsilon of architectures with layer norms. */
+bool hparams_layer_norm(struct hparams *hp, const struct gguf *g, slm_error *err);
+
+/* All layers slide over attention.sliding_window where the file has one. */
+bool hparams_window_all(struct hparams *hp, const struct gguf *g, slm_error *err);
 
 /* Fills sliding[] from attention.sliding_window_pattern (an array with one entry per
  * layer, or a number n) or, where the key is missing, from `pattern`: layer i slides

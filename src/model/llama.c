@@ -22,7 +22,7 @@ static bool llama_hparams(struct hparams *hp, const struct gguf *g, slm_error *e
     return true;
 }
 
-static const struct tensor_row llama_rows[] = { ROWS_ATTN, ROWS_MLP };
+static const struct tensor_row llama_rows[] = { ROWS_ATTN_NORM, ROWS_ATTN, ROWS_FFN_NORM, ROWS_MLP };
 
 const struct arch arch_llama = {
     .name        = "llama",

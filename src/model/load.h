@@ -18,8 +18,9 @@ struct model {
     struct top top;
     char *layers;                /* [n_layer] structs of arch->layer_size bytes */
     double *rope_freq[ROPE_KINDS];
+    double *rope_freq_long;      /* in place of ROPE_FULL in long contexts, or NULL */
     double rope_mscale[ROPE_KINDS];
-    bool any_sliding;
+    bool rope_used[ROPE_KINDS];
     size_t group_bytes_max;      /* largest row group of 16, in bytes */
     int k_max[ACT_KINDS];        /* longest input of products of each kind, 0: none */
     struct residency *residency;

@@ -88,28 +88,50 @@ static void measure_weight(void *arg, struct weight *w)
     }
 }
 
+static double *make_freqs(struct model *m, struct rope_params *r, const float *factors,
+                          double *mscale, slm_error *err)
+{
+    double *freq = arena_alloc(&m->arena, (size_t)r->n_rot / 2 * sizeof *freq);
+
+    if (!freq) {
+        slm_fail_nomem(err, "the rotation frequencies");
+        return NULL;
+    }
+    r->factors = factors;
+    rope_freqs(r, freq, mscale);
+    return freq;
+}
+
+/* Factors of the file: rope_freqs for all contexts, or short ones with long ones beside. */
 static bool init_rope(struct model *m, slm_error *err)
 {
     struct hparams *hp = &m->hp;
+    const struct top *top = &m->top;
+    struct rope_params *full = &hp->rope[ROPE_FULL];
+    double mscale;
 
-    if (hp->rope[ROPE_FULL].scaling == ROPE_SCALE_LONGROPE) {
-        return slm_fail(err, SLM_E_UNSUPPORTED,
-                        "rope scaling \"longrope\" is not supported for architecture %s",
-                        m->arch->name);
+    if (full->scaling == ROPE_SCALE_LONGROPE && !top->rope_freqs &&
+        !(top->rope_long && top->rope_short)) {
+        return slm_fail(err, SLM_E_FORMAT, "rope scaling is \"longrope\" but rope_factors_long or "
+                        "rope_factors_short is missing");
     }
     for (int il = 0; il < hp->n_layer; il++) {
-        m->any_sliding |= hp->sliding[il];
-    }
-    hp->rope[ROPE_FULL].factors = m->top.rope_freqs;
-    for (int kind = 0; kind < ROPE_KINDS; kind++) {
-        m->rope_freq[kind] =
-            arena_alloc(&m->arena, (size_t)hp->rope[kind].n_rot / 2 * sizeof(double));
-        if (!m->rope_freq[kind]) {
-            return slm_fail_nomem(err, "the rotation frequencies");
+        if (hp->rope_of[il] != ROPE_NONE) {
+            m->rope_used[hp->rope_of[il]] = true;
         }
-        rope_freqs(&hp->rope[kind], m->rope_freq[kind], &m->rope_mscale[kind]);
     }
-    return true;
+    if (top->rope_long && !top->rope_freqs) {
+        m->rope_freq_long = make_freqs(m, full, top->rope_long, &mscale, err);
+        if (!m->rope_freq_long) {
+            return false;
+        }
+    }
+    m->rope_freq[ROPE_SLIDING] = make_freqs(m, &hp->rope[ROPE_SLIDING], NULL,
+                                            &m->rope_mscale[ROPE_SLIDING], err);
+    m->rope_freq[ROPE_FULL] =
+        make_freqs(m, full, top->rope_freqs ? top->rope_freqs : top->rope_short,
+                   &m->rope_mscale[ROPE_FULL], err);
+    return m->rope_freq[ROPE_FULL] && m->rope_freq[ROPE_SLIDING];
 }
 
 static void init_shape(struct model *m)
@@ -226,10 +248,15 @@ static void start_row(void *arg, int t, int worker)
     float *x = op->x + (size_t)t * (size_t)hp->n_embd;
 
     (void)worker;
-    for (int kind = 0; kind < (m->any_sliding ? ROPE_KINDS : 1); kind++) {
+    for (int kind = 0; kind < ROPE_KINDS; kind++) {
         const int n_rot = hp->rope[kind].n_rot;
-        rope_table(m->rope_freq[kind], n_rot, m->rope_mscale[kind], st->pos[t],
-                   st->work->rope[kind] + (size_t)t * (size_t)n_rot);
+        const bool is_long = kind == ROPE_FULL && m->rope_freq_long &&
+                             st->work->context_max > hp->rope[kind].orig_context;
+        if (m->rope_used[kind]) {
+            rope_table(is_long ? m->rope_freq_long : m->rope_freq[kind], n_rot,
+                       m->rope_mscale[kind], st->pos[t],
+                       st->work->rope[kind] + (size_t)t * (size_t)n_rot);
+        }
     }
     weight_row(&m->top.token_embd, st->in->tok[t], x);
     if (hp->embd_scale != 1) {
@@ -259,17 +286,20 @@ static bool finish(struct step *st, const float *x, float *logits, slm_error *er
     for (int t = 0; t < st->n_tok; t++) {
         if (st->in->want[t]) {
             assert(n_want < st->work->n_want_max);
-            st->k->rmsnorm(u + (size_t)n_want++ * n_embd, x + (size_t)t * n_embd,
-                           m->top.output_norm, hp->n_embd, hp->norm_eps);
+            norm_row(st, u + (size_t)n_want++ * n_embd, x + (size_t)t * n_embd,
+                     m->top.output_norm);
         }
     }
     if (n_want == 0) {
         return true;
     }
-    const struct product p = { &m->top.output, NULL, logits, n_vocab };
+    const struct product p = { &m->top.output, m->top.output_bias, logits, n_vocab };
     matmul(st, &p, 1, u, n_embd, n_want);
     for (int i = 0; i < n_want; i++) {
         float *row = logits + (size_t)i * n_vocab;
+        if (hp->logit_scale != 1) {
+            st->k->scale(row, 1.0f / hp->logit_scale, hp->n_vocab);
+        }
         if (hp->final_softcap != 0) {
             st->k->softcap(row, hp->final_softcap, hp->n_vocab);
         }

@@ -58,7 +58,8 @@ struct step_in {
 };
 
 /* Scratch memory for steps of at most n_tok_max tokens with n_want_max logit rows
- * in a context of at most context_max positions.  A step allocates nothing. */
+ * in a context of at most context_max positions.  A step allocates nothing.  Models with
+ * rotation factors for long contexts use them where context_max exceeds the original one. */
 struct work;
 struct work *work_new(const struct model *m, int n_tok_max, int n_want_max, int context_max,
                       slm_error *err);

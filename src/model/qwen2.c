@@ -1,7 +1,7 @@
 /* qwen2.c - Qwen2 and Qwen2.5: llama with biases on q, k and v and rotated halves. */
 #include "model/forward.h"
 
-static const struct tensor_row qwen2_rows[] = { ROWS_ATTN, ROWS_MLP };
+static const struct tensor_row qwen2_rows[] = { ROWS_ATTN_NORM, ROWS_ATTN, ROWS_FFN_NORM, ROWS_MLP };
 
 const struct arch arch_qwen2 = {
     .name        = "qwen2",

@@ -1,7 +1,9 @@
 /* qwen3.c - Qwen3: no biases, every query and key head is normed before its rotation. */
 #include "model/forward.h"
 
-static const struct tensor_row qwen3_rows[] = { ROWS_ATTN, ROWS_QK_NORM, ROWS_MLP };
+static const struct tensor_row qwen3_rows[] = {
+    ROWS_ATTN_NORM, ROWS_ATTN, ROWS_QK_NORM, ROWS_FFN_NORM, ROWS_MLP,
+};
 
 const struct arch arch_qwen3 = {
     .name        = "qwen3",

@@ -13,6 +13,9 @@ int dim_size(const struct hparams *hp, enum dim dim)
     case DIM_EMBD:  return hp->n_embd;
     case DIM_VOCAB: return hp->n_vocab;
     case DIM_FF:    return hp->n_ff;
+    case DIM_FF2:   return 2 * hp->n_ff;
+    case DIM_HEADS: return hp->n_head;
+    case DIM_HEADS_KV: return hp->n_head_kv;
     case DIM_Q:     return hp->n_head * hp->k_dim;
     case DIM_K:     return hp->n_head_kv * hp->k_dim;
     case DIM_V:     return hp->n_head_kv * hp->v_dim;
@@ -96,10 +99,10 @@ static const struct quant_type *check_type(struct binder *b, const struct gguf_t
     return NULL;
 }
 
-static bool bind_vector(struct binder *b, const struct gguf_tensor *t,
+static bool bind_floats(struct binder *b, const struct gguf_tensor *t,
                         const struct quant_type *type, const float **out)
 {
-    const size_t n = (size_t)t->ne[0];
+    const size_t n = (size_t)t->ne[0] * (size_t)t->ne[1];
     float *v = arena_alloc(b->arena, n * sizeof *v);
 
     if (!v) {
@@ -128,8 +131,8 @@ static enum bound bind_row(struct binder *b, const struct tensor_row *row, void 
         return WRONG;
     }
     void *field = (char *)base + row->offset;
-    if (row->out == DIM_NONE) {
-        return bind_vector(b, t, type, field) ? BOUND : WRONG;
+    if (row_is_floats(row)) {
+        return bind_floats(b, t, type, field) ? BOUND : WRONG;
     }
     struct weight *w = field;
     w->tensor = t;

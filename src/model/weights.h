@@ -32,12 +32,14 @@ static inline size_t weight_bytes(const struct weight *w)
 enum dim {
     DIM_NONE,    /* no second dimension: a vector */
     DIM_EMBD, DIM_VOCAB, DIM_FF,
+    DIM_FF2,     /* 2 * n_ff: gate and up in one matrix */
     DIM_Q,       /* n_head * k_dim */
     DIM_K,       /* n_head_kv * k_dim */
     DIM_V,       /* n_head_kv * v_dim */
     DIM_ATT,     /* n_head * v_dim */
     DIM_QKV,     /* DIM_Q + DIM_K + DIM_V */
     DIM_HEAD,    /* k_dim */
+    DIM_HEADS, DIM_HEADS_KV,  /* n_head, n_head_kv */
     DIM_PAIRS,   /* n_rot / 2 */
     DIM_COUNT
 };
@@ -50,14 +52,20 @@ enum weight_need {
     NEED_UNFUSED,/* required unless attn_qkv of the layer exists */
 };
 
-/* One tensor: where it goes and what shape it must have.  A matrix (out is set) goes
- * into a struct weight, a vector into a const float *, decoded from whatever type. */
+/* One tensor: where it goes and what shape it must have.  A matrix goes into a struct
+ * weight; a vector, and what is marked so, into a const float *, decoded from whatever type. */
 struct tensor_row {
     const char *name;        /* with %d for the layer in layer tables */
     size_t offset;           /* in the struct that is bound */
     enum dim in, out;
     enum weight_need need;
+    bool floats;             /* a table of floats although it has two dimensions */
 };
+
+static inline bool row_is_floats(const struct tensor_row *row)
+{
+    return row->floats || row->out == DIM_NONE;
+}
 
 /* The row's name with the layer's number put in. */
 void tensor_name(char out[64], const struct tensor_row *row, int il);

@@ -56,8 +56,10 @@ static size_t carve_all(struct work *w, const struct model *m, char *base)
     }
     w->pos = carve(&c, n_tok * sizeof(int));
     w->seq = carve(&c, n_tok * sizeof(int));
-    for (int kind = 0; kind < (m->any_sliding ? ROPE_KINDS : 1); kind++) {
-        w->rope[kind] = carve(&c, n_tok * (size_t)hp->rope[kind].n_rot * sizeof(float));
+    for (int kind = 0; kind < ROPE_KINDS; kind++) {
+        if (m->rope_used[kind]) {
+            w->rope[kind] = carve(&c, n_tok * (size_t)hp->rope[kind].n_rot * sizeof(float));
+        }
     }
     w->tiles = carve(&c, n_tok * sizeof(struct attn_tile));
     w->part_cap = attention_part_floats(hp, w->context_max);
