@@ -387,7 +387,10 @@ static bool is_literal(const struct node *n)
         }
         return true;
     }
-    return n->kind == N_CONST;
+    if (n->kind == N_NEG || n->kind == N_POS || n->kind == N_BINARY) {
+        return is_literal(n->a) && (n->b == NULL || is_literal(n->b));
+    }
+    return n->kind == N_CONST || n->kind == N_BIGINT;
 }
 
 static struct val eval_getitem(struct jrun *r, const struct node *n)

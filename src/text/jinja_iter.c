@@ -62,7 +62,8 @@ static struct val next_char(struct jrun *r, struct iter *it)
     while (it->i < s->n && ((unsigned char)s->s[it->i] & 0xC0) == 0x80) {
         it->i++;
     }
-    return v_str(str_part(r, s, begin, it->i));
+    /* Walking gives plain characters, also from safe markup. */
+    return v_str(str_plain(r, str_part(r, s, begin, it->i)));
 }
 
 static struct val next_byte(struct jrun *r, struct iter *it)
@@ -161,6 +162,9 @@ struct iter *iter_reversed(struct jrun *r, struct val v)
         return it;
     }
     it->src = v_is_seq(v) ? v : v_list(list_of(r, v));
+    for (size_t i = 0; v.kind == V_STR && v.str->markup && i < it->src.list->n; i++) {
+        it->src.list->v[i].str = str_markup(r, it->src.list->v[i].str);
+    }
     it->i = it->src.list->n;
     return it;
 }

@@ -446,19 +446,47 @@ double num_strtod(const char *s, size_t n)
     return x;
 }
 
+/* The decimal text above: "1.9995e+01" becomes "1.9996e+01".  False where all digits are 9. */
+static bool next_decimal(char *text)
+{
+    char *c = strchr(text, 'e');
+
+    while (c > text) {
+        c--;
+        if (*c >= '0' && *c < '9') {
+            (*c)++;
+            return true;
+        }
+        *c = *c == '9' ? '0' : *c;
+    }
+    return false;
+}
+
+/* Writes x with prec + 1 digits; whether that reads back as x. */
+static bool reads_back(double x, int prec, char text[40])
+{
+    int exp;
+
+    snprintf(text, 40, "%.*e", prec, x);
+    if (strtod(text, NULL) == x) {
+        return true;
+    }
+    /* Below a power of two doubles lie twice as close, so the decimal nearest to it may be too
+     * far down while the next one up reads back. */
+    return frexp(x, &exp) == 0.5 && next_decimal(text) && strtod(text, NULL) == x;
+}
+
 /* Digits and decimal exponent of the shortest text that reads back as x (finite, positive). */
 static int shortest(double x, char digits[20], int *exp)
 {
     char text[40];
-    int n = 0, prec;
-
+    int n = 0;
     /* Fifteen digits are always told apart from their neighbours, so a shorter text only shows
      * as zeros at the end; subnormal numbers have fewer digits. */
-    for (prec = x < 0x1p-1022 ? 0 : 14; prec <= 16; prec++) {
-        snprintf(text, sizeof text, "%.*e", prec, x);
-        if (strtod(text, NULL) == x) {
-            break;
-        }
+    int prec = x < 0x1p-1022 ? 0 : 14;
+
+    while (!reads_back(x, prec, text) && prec < 16) {
+        prec++;
     }
     for (const char *c = text; *c != 'e'; c++) {
         if (*c >= '0' && *c <= '9') {

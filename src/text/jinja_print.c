@@ -137,6 +137,22 @@ static void put_range(struct sb *b, const struct range *g)
     sb_puts(b, text);
 }
 
+static void put_function(struct sb *b, const char *name)
+{
+    static const char *const classes[][2] = {
+        { "namespace", "Namespace" }, { "cycler", "Cycler" }, { "joiner", "Joiner" },
+    };
+    char text[80];
+
+    snprintf(text, sizeof text, "<function %s>", name);
+    for (size_t i = 0; i < sizeof classes / sizeof classes[0]; i++) {
+        if (strcmp(name, classes[i][0]) == 0) {
+            snprintf(text, sizeof text, "<class 'jinja2.utils.%s'>", classes[i][1]);
+        }
+    }
+    sb_puts(b, text);
+}
+
 /* What is not data prints as Python prints an object, without an address. */
 static void put_object(struct sb *b, struct val v)
 {
@@ -158,8 +174,8 @@ static void put_object(struct sb *b, struct val v)
                  loop_length(b->r, v.loop));
         break;
     case V_FUNC:
-        snprintf(text, sizeof text, "<function %s>", v.func->name);
-        break;
+        put_function(b, v.func->name);
+        return;
     case V_METHOD:
         snprintf(text, sizeof text, "<built-in method %s of %s object>", v.method->fn->name,
                  v_type(v.method->self));

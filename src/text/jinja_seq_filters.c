@@ -47,6 +47,7 @@ static struct val f_last(struct jrun *r, const struct val *a)
 static struct val f_random(struct jrun *r, const struct val *a)
 {
     int64_t n = v_len(r, a[0]);
+    struct val i;
 
     if (n < 0) {
         return run_fail(r, "TypeError: object of type '%s' has no len()", v_type(a[0]));
@@ -54,7 +55,11 @@ static struct val f_random(struct jrun *r, const struct val *a)
     if (n == 0) {
         return undef_hint(r, "No random item, sequence was empty.");
     }
-    return get_item(r, a[0], v_int((int64_t)(rng_mix(r->random++) % (uint64_t)n)));
+    i = v_int((int64_t)(rng_mix(r->random++) % (uint64_t)n));
+    if (a[0].kind == V_DICT && dict_get(r, a[0].dict, i) == NULL) {
+        return run_fail(r, "KeyError: %lld", (long long)i.i);
+    }
+    return get_item(r, a[0], i);
 }
 
 /* value, case_sensitive, attribute */
@@ -118,8 +123,13 @@ static struct val f_attr(struct jrun *r, const struct val *a)
     struct str *name = arg_str(r, a[1], "attribute name");
     struct val v;
 
-    if (r->failed || a[0].kind == V_UNDEF) {
-        return a[0].kind == V_UNDEF ? undef_fail(r, a[0]) : v_none();
+    if (a[0].kind == V_UNDEF && !r->failed) {
+        bool special = name->n > 4 && memcmp(name->s, "__", 2) == 0;
+
+        return special ? undef_attr(r, a[0], v_str(name)) : undef_fail(r, a[0]);
+    }
+    if (r->failed) {
+        return v_none();
     }
     v = get_safe_attr(r, a[0], name);
     return v.kind != V_ABSENT ? v : undef_attr(r, a[0], v_str(name));
@@ -320,41 +330,53 @@ static struct val f_items(struct jrun *r, const struct val *a)
     return v_iter(generator(r, next_item, a[0]));
 }
 
-/* state: size; extra: what fills the last batch */
+struct batcher {
+    struct list *rest;    /* elements of the next batch so far */
+    int64_t size;         /* -1: no number of elements equals it */
+    struct val fill;
+};
+
 static struct val next_batch(struct jrun *r, struct iter *it)
 {
-    struct list *l = list_new(r, 4);
+    struct batcher *b = it->state;
+    struct list *out;
     struct val v;
 
-    while ((int64_t)l->n < (int64_t)it->n || it->n == 0) {
-        if (!pull(r, it, &v)) {
-            break;
+    while (pull(r, it, &v)) {
+        out = b->rest;
+        if ((int64_t)out->n == b->size) {
+            b->rest = list_new(r, 4);
+            list_push(r, b->rest, v);
+            return v_list(out);
         }
-        list_push(r, l, v);
+        list_push(r, out, v);
     }
-    if (l->n == 0) {
+    out = b->rest;
+    b->rest = list_new(r, 0);
+    if (out->n == 0) {
         return v_absent();
     }
-    while (v_given_some(it->extra) && l->n < it->n && run_step(r, 1)) {
-        list_push(r, l, it->extra);
+    while (v_given_some(b->fill) && (int64_t)out->n < b->size && run_step(r, 1)) {
+        list_push(r, out, b->fill);
     }
-    return v_list(l);
+    return v_list(out);
 }
 
 static struct val f_batch(struct jrun *r, const struct val *a)
 {
     struct iter *it = generator(r, next_batch, a[0]);
-    int64_t n = 0;
+    struct batcher *b = run_alloc(r, sizeof *b);
 
-    if (a[1].kind == V_FLOAT) {
-        n = a[1].f == floor(a[1].f) && a[1].f >= 1 ? (int64_t)a[1].f : 0;
-    } else if (!v_index(r, a[1], &n)) {
+    if (b == NULL) {
         return v_none();
     }
-    if (it != &r->noiter) {
-        it->n = n > 0 ? (size_t)n : 0;
-        it->extra = a[2];
+    *b = (struct batcher){ .rest = list_new(r, 4), .size = -1, .fill = a[2] };
+    if (a[1].kind == V_INT || a[1].kind == V_BOOL) {
+        b->size = v_small(a[1]);
+    } else if (a[1].kind == V_FLOAT && a[1].f == floor(a[1].f) && fabs(a[1].f) < 1e9) {
+        b->size = (int64_t)a[1].f;
     }
+    it->state = b;
     return v_iter(it);
 }
 
@@ -452,17 +474,32 @@ struct mapper {
     struct args args;      /* for it */
     struct val attribute, missing;
     bool want;             /* of a test: keep what gives this */
+    const char *wrong;     /* error to report when there is an element, or NULL */
 };
+
+/* Like Python's generators, these look at their arguments only when there are elements. */
+static bool mapper_ready(struct jrun *r, struct iter *it)
+{
+    const struct mapper *m = it->state;
+
+    if (it->i++ > 0) {
+        return true;
+    }
+    if (!v_truth(r, it->src)) {
+        return false;
+    }
+    if (m->wrong != NULL) {
+        run_fail(r, "%s", m->wrong);
+    }
+    return !r->failed;
+}
 
 static struct val next_mapped(struct jrun *r, struct iter *it)
 {
     const struct mapper *m = it->state;
     struct val v;
 
-    if (it->i++ == 0 && !v_truth(r, it->src)) {
-        return v_absent();
-    }
-    if (!pull(r, it, &v)) {
+    if (!mapper_ready(r, it) || !pull(r, it, &v)) {
         return v_absent();
     }
     if (!v_given(m->name)) {
@@ -476,7 +513,7 @@ static struct val next_selected(struct jrun *r, struct iter *it)
     const struct mapper *m = it->state;
     struct val v, x;
 
-    if (it->i++ == 0 && !v_truth(r, it->src)) {
+    if (!mapper_ready(r, it)) {
         return v_absent();
     }
     while (pull(r, it, &v)) {
@@ -533,10 +570,9 @@ static struct val f_map(struct jrun *r, const struct val *a)
     m->attribute = keyword_of(r, kw, "attribute");
     m->missing = keyword_of(r, kw, "default");
     if (!v_given(m->attribute)) {
-        return run_fail(r, "map requires a filter argument");
-    }
-    if (kw->n > 1 + (size_t)v_given(m->missing)) {
-        return run_fail(r, "map got an unexpected keyword argument");
+        m->wrong = "map requires a filter argument";
+    } else if (kw->n > 1 + (size_t)v_given(m->missing)) {
+        m->wrong = "map got an unexpected keyword argument";
     }
     return v_iter(it);
 }
@@ -551,9 +587,10 @@ static struct val selector(struct jrun *r, const struct val *a, bool by_attribut
     }
     if (by_attribute) {
         if (a[1].list->n == 0) {
-            return run_fail(r, "Missing parameter for attribute name");
+            m->wrong = "Missing parameter for attribute name";
+        } else {
+            m->attribute = a[1].list->v[0];
         }
-        m->attribute = a[1].list->v[0];
     }
     m->want = want;
     it->state = m;
@@ -614,7 +651,7 @@ static struct val f_int(struct jrun *r, const struct val *a)
         return out;
     }
     if (a[0].kind == V_STR || a[0].kind == V_BYTES) {
-        if (v_given(a[2])) {
+        if (v_given(a[2]) && a[0].kind == V_STR) {
             base = a[2].kind == V_INT && (a[2].i == 0 || (a[2].i >= 2 && a[2].i <= 36))
                    ? (int)a[2].i : -1;
         }

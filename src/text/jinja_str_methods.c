@@ -331,9 +331,7 @@ static struct list *split_space(struct jrun *r, const struct str *s, int64_t max
 
         if (!space && begin == SIZE_MAX) {
             if (max >= 0 && (int64_t)l->n >= max) {
-                struct str *rest = str_part(r, s, c.at, s->n);
-
-                list_push(r, l, v_str(str_strip(r, rest, NULL, STRIP_RIGHT)));
+                list_push(r, l, v_str(str_part(r, s, c.at, s->n)));
                 return l;
             }
             begin = c.at;
@@ -411,7 +409,7 @@ static struct list *rsplit_space(struct jrun *r, const struct str *s, int64_t ma
             break;
         }
         if ((int64_t)l->n >= max) {
-            list_push(r, l, v_str(str_strip(r, str_part(r, s, 0, e), NULL, STRIP_LEFT)));
+            list_push(r, l, v_str(str_part(r, s, 0, e)));
             break;
         }
         list_push(r, l, v_str(str_part(r, s, b, e)));

@@ -128,7 +128,7 @@ static struct val f_string(struct jrun *r, const struct val *a)
 
 static struct val f_striptags(struct jrun *r, const struct val *a)
 {
-    return v_str(str_markup(r, html_striptags(r, to_str(r, a[0]))));
+    return v_str(html_striptags(r, to_str(r, a[0])));
 }
 
 static struct val f_xmlattr(struct jrun *r, const struct val *a)
@@ -352,7 +352,7 @@ static struct val f_filesizeformat(struct jrun *r, const struct val *a)
         num_trunc(r, bytes, true, &whole);
         return v_str(str_fmt(r, "%.*s Bytes", (int)to_str(r, whole)->n, to_str(r, whole)->s));
     }
-    for (unit = base * base; i < 7 && bytes >= unit; i++) {
+    for (unit = base * base; i < 7 && !(bytes < unit); i++) {
         unit *= base;
     }
     return v_str(str_fmt(r, "%.1f %s", base * bytes / unit, units[binary_units][i]));
