@@ -6,6 +6,8 @@
 
 #include "text/jinja.h"
 
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
 static const char context_text[] =
     "{\"messages\": [{\"role\": \"system\", \"content\": \" Be \\u00e9 brief. \"},"
     " {\"role\": \"user\", \"content\": [{\"type\": \"text\", \"text\": \"<s>hi\"}]},"

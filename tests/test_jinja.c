@@ -431,7 +431,6 @@ static void *render_recursions(void *arg)
         "{% macro f(a) %}{{ [1] | map('upper') | map('replace', 'a', f(a)) | list }}"
         "{% endmacro %}{{ f(1) }}",
         "{% macro f(x=f()) %}{% endmacro %}{{ f() }}",
-        "{% set ns = namespace() %}{% set ns.a = ns %}{{ ns }}",
         "{% set ns = namespace(a=[1]) %}{% for i in range(5000) %}{% set ns.a = ns.a | map('abs')"
         " %}{% endfor %}{{ ns.a | list }}",
         "{% set ns = namespace(a=(1,)) %}{% for i in range(5000) %}{% set ns.a = (ns.a,) %}"

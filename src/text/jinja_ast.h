@@ -78,7 +78,8 @@ enum node_kind {
     N_LOAD        /* include, import, from, extends: name of the tag */
 };
 
-enum { MACRO_CALLER = 1, MACRO_KWARGS = 2, MACRO_VARARGS = 4, MACRO_OWN_CALLER = 8 };
+enum { MACRO_CALLER = 1, MACRO_KWARGS = 2, MACRO_VARARGS = 4, MACRO_OWN_CALLER = 8,
+       MACRO_ANONYMOUS = 16 };
 
 /* Arguments of N_CALL, N_FILTER, N_TEST: list positional, list2 N_KEYWORD, b *args,
  * c **kwargs. */

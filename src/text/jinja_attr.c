@@ -80,7 +80,7 @@ static struct val macro_attr(struct jrun *r, const struct macro *m, const struct
     struct list *l;
 
     if (str_is(name, "name")) {
-        return v_str(m->node->name);
+        return m->node->flag & MACRO_ANONYMOUS ? v_none() : v_str(m->node->name);
     }
     if (str_is(name, "arguments")) {
         l = list_new(r, m->node->n);
@@ -148,7 +148,8 @@ static struct val object_attr(struct jrun *r, struct val v, struct str *name)
     }
 }
 
-static struct val get_own_attr(struct jrun *r, struct val v, struct str *name)
+/* Attributes that every Python object has, and that no template may have. */
+static bool is_special(const struct str *name)
 {
     static const char *const dunders[] = {
         "__class__", "__doc__", "__init__", "__dict__", "__eq__", "__hash__", "__len__",
@@ -156,18 +157,25 @@ static struct val get_own_attr(struct jrun *r, struct val v, struct str *name)
         "__add__", "__mul__", "__mod__", "__getitem__", "__subclasshook__", "__reduce__",
         "__dir__", "__format__", "__sizeof__", "__new__", "__globals__", "__code__",
     };
+
+    for (size_t i = 0; i < sizeof dunders / sizeof dunders[0]; i++) {
+        if (str_is(name, dunders[i])) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static struct val get_own_attr(struct jrun *r, struct val v, struct str *name)
+{
     const struct builtin *table = method_table(v);
     const struct builtin *fn = table != NULL ? find_builtin(table, name->s, name->n) : NULL;
 
     if (fn != NULL) {
         return bound(r, fn, v);
     }
-    if (name->n > 4 && memcmp(name->s, "__", 2) == 0 && v.kind != V_SPACE) {
-        for (size_t i = 0; i < sizeof dunders / sizeof dunders[0]; i++) {
-            if (str_is(name, dunders[i])) {
-                return v_none();
-            }
-        }
+    if (v.kind != V_SPACE && is_special(name)) {
+        return v_none();
     }
     return object_attr(r, v, name);
 }
@@ -241,7 +249,7 @@ struct val get_attr(struct jrun *r, struct val v, struct str *name)
 {
     struct val out;
 
-    if (v.kind == V_UNDEF) {
+    if (v.kind == V_UNDEF && !is_special(name)) {
         return undef_fail(r, v);
     }
     out = get_safe_attr(r, v, name);

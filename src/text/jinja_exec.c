@@ -269,6 +269,21 @@ struct filtered {
     struct scope *scope;
 };
 
+/* What the target of a loop holds, tuples being built anew: a filtered loop hands that on. */
+static struct val target_value(struct jrun *r, const struct node *target)
+{
+    struct list *l;
+
+    if (target->kind != N_TUPLE) {
+        return scope_get(r, target->name);
+    }
+    l = list_new(r, target->n);
+    for (uint32_t i = 0; i < target->n; i++) {
+        list_push(r, l, target_value(r, target->list[i]));
+    }
+    return v_tuple(l);
+}
+
 static struct val next_filtered(struct jrun *r, struct iter *it)
 {
     const struct filtered *f = it->state;
@@ -281,6 +296,7 @@ static struct val next_filtered(struct jrun *r, struct iter *it)
         r->scope = scope_new(r, f->scope);
         scope_assign(r, f->n->a, v);
         keep = !r->failed && v_truth(r, expr_eval(r, f->n->c));
+        v = keep ? target_value(r, f->n->a) : v;
         r->scope = scope;
         if (keep && !r->failed) {
             return v;
@@ -326,6 +342,8 @@ static void run_loop(struct jrun *r, const struct node *n, struct val iterable, 
 {
     struct loop *l = run_alloc(r, sizeof *l);
     struct scope *scope = r->scope, *inner = scope_new(r, outer);
+    bool complete = false;
+    enum flow flow;
 
     if (n->c != NULL && !r->failed) {
         iterable = filtered_new(r, n, iterable, outer);
@@ -349,13 +367,15 @@ static void run_loop(struct jrun *r, const struct node *n, struct val iterable, 
         scope_assign(r, n->a, l->current);
         stmt_exec(r, n->list[0]);
         r->scope = scope;
-        if (r->flow == FLOW_BREAK) {
-            r->flow = FLOW_NEXT;
-            return;
-        }
+        flow = r->flow;
         r->flow = FLOW_NEXT;
+        complete = complete || flow == FLOW_NEXT;
+        if (flow == FLOW_BREAK) {
+            break;
+        }
     }
-    if (l->index0 < 0 && n->n > 1 && !r->failed) {
+    /* Not as in Python: the else part runs unless an iteration came to its end. */
+    if (!complete && n->n > 1 && !r->failed) {
         r->scope = scope_new(r, outer);
         stmt_exec(r, n->list[1]);
         r->scope = scope;

@@ -57,6 +57,8 @@ static struct dict *make_dict(struct jrun *r, const struct val *a)
 
     if (args->n > 1) {
         run_fail(r, "TypeError: dict expected at most 1 argument, got %zu", args->n);
+    } else if (args->n == 1 && args->v[0].kind == V_UNDEF) {
+        undef_fail(r, args->v[0]);
     } else if (args->n == 1 && args->v[0].kind == V_DICT) {
         d = dict_copy(r, args->v[0].dict);
     } else if (args->n == 1) {

@@ -467,6 +467,7 @@ static struct node *parse_call_block(struct parser *p, struct node *n)
 {
     n->b = node_new(p, N_MACRO, n->line);
     n->b->name = p->j->name_caller;
+    n->b->flag = MACRO_ANONYMOUS;
     if (p->t->kind == T_LPAREN) {
         parse_signature(p, n->b);
     }

@@ -137,6 +137,29 @@ static void put_range(struct sb *b, const struct range *g)
     sb_puts(b, text);
 }
 
+/* A namespace may hold itself, which is shown as Python shows it. */
+struct printing {
+    const struct dict *space;
+    struct printing *up;
+};
+
+static void put_space(struct sb *b, const struct dict *space)
+{
+    struct printing self = { .space = space, .up = b->r->printing };
+
+    sb_puts(b, "<Namespace ");
+    for (const struct printing *p = self.up; p != NULL; p = p->up) {
+        if (p->space == space) {
+            sb_puts(b, "{...}>");
+            return;
+        }
+    }
+    b->r->printing = &self;
+    put_dict(b, space);
+    b->r->printing = self.up;
+    sb_putc(b, '>');
+}
+
 static void put_function(struct sb *b, const char *name)
 {
     static const char *const classes[][2] = {
@@ -160,14 +183,16 @@ static void put_object(struct sb *b, struct val v)
 
     switch (v.kind) {
     case V_MACRO:
+        if (v.macro->node->flag & MACRO_ANONYMOUS) {
+            sb_puts(b, "<Macro anonymous>");
+            return;
+        }
         sb_puts(b, "<Macro '");
         sb_str(b, v.macro->node->name);
         sb_puts(b, "'>");
         return;
     case V_SPACE:
-        sb_puts(b, "<Namespace ");
-        put_dict(b, v.space);
-        sb_puts(b, ">");
+        put_space(b, v.space);
         return;
     case V_LOOP:
         snprintf(text, sizeof text, "<LoopContext %" PRId64 "/%" PRId64 ">", v.loop->index0 + 1,

@@ -57,7 +57,7 @@ struct jrun {
     struct val *stack;        /* arguments under evaluation */
     size_t sp;
     uint64_t random;
-    int in_block;             /* nesting of block calls */
+    struct printing *printing;  /* namespaces that are being printed, innermost first */
     struct list nolist;       /* handed out when memory is out */
     struct dict nodict;
     struct str nostr;
