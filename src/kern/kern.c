@@ -11,10 +11,6 @@
 #include "kern/dot.h"
 #include "kern/fpguard.h"
 
-/* A tier whose integer products are not in the build keeps those of the tier below. */
-#pragma weak dot_avx2_fill
-#pragma weak dot_amx_fill
-
 static struct kern tables[ISA_COUNT];
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static enum isa best;
@@ -28,18 +24,14 @@ static void build(enum isa isa)
 #if defined(__x86_64__)
     if (isa >= ISA_AVX2) {
         ops_avx2_fill(k);
-        if (dot_avx2_fill) {
-            dot_avx2_fill(k);
-        }
+        dot_avx2_fill(k);
     }
     if (isa >= ISA_AVX512) {
         ops_avx512_fill(k);
         dot_avx512_fill(k);
     }
     if (isa >= ISA_AMX) {
-        if (dot_amx_fill) {
-            dot_amx_fill(k);
-        }
+        dot_amx_fill(k);
     }
 #endif
     k->isa = isa;

@@ -69,7 +69,8 @@ struct kern {
     size_t (*act_bytes)(enum act_kind kind, int k, int n_tok);
     /* Quantises tokens t0..t1-1 (t0 a multiple of 16, t1 too or n_tok) of x[t * ldx] into act,
      * 64-byte aligned.  Per block: amax, d = amax / 127, q = rne(x * (127 / amax)); where
-     * 127 / amax is not finite d = 0 and all codes 0. */
+     * 127 / amax overflows d = 0 and all codes 0.  A block with NaN or infinity has that as its
+     * scale and codes 0, so that its products are NaN and the fault is seen. */
     void (*act_quant)(enum act_kind kind, const float *x, size_t ldx, int k, int n_tok, int t0,
                       int t1, void *act);
 
