@@ -95,6 +95,7 @@ def generate():
     for at in range(0, N, BLOCK):
         block = tuple(bits[at:at + BLOCK])
         index.append(blocks.setdefault(block, len(blocks)))
+    assert index[0] == 0  # unicode_class takes ASCII straight from the first block
     flat = [v for block in blocks for v in block]
     return "\n".join([
         "/* unicode_data.c - character classes of Unicode 16, two-stage table.",

@@ -26,38 +26,48 @@ static inline struct ch char_at(const char *s, size_t pos, size_t end)
     struct ch c = {0};
 
     if (pos < end) {
+        unsigned char first = (unsigned char)s[pos];
+
+        if (first < 0x80) {
+            return (struct ch){first, unicode_ascii_class(first), 1};
+        }
         c.len = unicode_next(s + pos, &c.cp);
         c.cls = unicode_class(c.cp);
     }
     return c;
 }
 
-/* The end of the run of characters that have one of the class bits. */
-static inline size_t run_of(const char *s, size_t pos, size_t end, unsigned cls)
+/* The end of the run of characters whose class has one of the bits, or none of them. */
+static inline size_t run(const char *s, size_t pos, size_t end, unsigned cls, bool has)
 {
     while (pos < end) {
-        struct ch c = char_at(s, pos, end);
+        unsigned char first = (unsigned char)s[pos];
 
-        if (!(c.cls & cls)) {
-            break;
+        if (first < 0x80) {
+            if (((unicode_ascii_class(first) & cls) != 0) != has) {
+                break;
+            }
+            pos++;
+        } else {
+            struct ch c = char_at(s, pos, end);
+
+            if (((c.cls & cls) != 0) != has) {
+                break;
+            }
+            pos += c.len;
         }
-        pos += c.len;
     }
     return pos;
 }
 
-/* The same for characters that have none of them. */
+static inline size_t run_of(const char *s, size_t pos, size_t end, unsigned cls)
+{
+    return run(s, pos, end, cls, true);
+}
+
 static inline size_t run_not(const char *s, size_t pos, size_t end, unsigned cls)
 {
-    while (pos < end) {
-        struct ch c = char_at(s, pos, end);
-
-        if (c.cls & cls) {
-            break;
-        }
-        pos += c.len;
-    }
-    return pos;
+    return run(s, pos, end, cls, false);
 }
 
 static inline bool is_newline(uint32_t cp)

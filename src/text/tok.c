@@ -193,6 +193,25 @@ static void encode_text(struct tok_call *c, const struct request *r)
     }
 }
 
+/* One call at a time has the cache; others that come meanwhile make their own.  Going without
+ * costs time only, so a failed allocation is no error. */
+static void take_cache(struct tok_call *c, size_t n)
+{
+    enum { WORTH_BYTES = 256 };
+
+    c->cache = atomic_exchange(&c->v->tables->cache, NULL);
+    if (c->cache == NULL && n >= WORTH_BYTES) {
+        c->cache = mem_zalloc(CACHE_SLOTS, sizeof *c->cache);
+    }
+}
+
+static void give_cache(struct tok_call *c)
+{
+    if (c->cache != NULL) {
+        mem_free(atomic_exchange(&c->v->tables->cache, c->cache));
+    }
+}
+
 static bool encode(const struct vocab *v, const struct request *r, struct ids *out, slm_error *err)
 {
     struct tok_call c = {.v = v, .t = v->tables, .out = out};
@@ -207,7 +226,9 @@ static bool encode(const struct vocab *v, const struct request *r, struct ids *o
     }
     buf_init(&c.text, 0);
     buf_init(&c.chunk, 0);
+    take_cache(&c, r->n);
     encode_text(&c, r);
+    give_cache(&c);
     buf_deinit(&c.text);
     buf_deinit(&c.chunk);
     mem_free(c.work);

@@ -100,9 +100,23 @@ struct merge {
 
 #define RANK_NONE UINT32_MAX
 
+/* Pieces met before and their tokens.  An entry is right or empty, so what is in the cache
+ * never shows in a result. */
+struct cached {
+    uint64_t key[3];  /* up to 23 bytes and, at the top, how many; 0: empty */
+    int32_t id[9];
+    int32_t n;
+};
+
+/* Two entries side by side make a set. */
+enum { CACHE_BITS = 14, CACHE_SLOTS = 2 << CACHE_BITS, CACHED_BYTES = 23, CACHED_IDS = 9 };
+
 struct tok_tables {
     pthread_mutex_t lock;
     _Atomic bool ready;
+
+    /* The cache [CACHE_SLOTS] that no call uses at the moment, or NULL. */
+    struct cached *_Atomic cache;
 
     /* Text of an ordinary token -> id.  The text is its bytes for byte-level BPE, and as in
      * the file else. */
@@ -266,6 +280,51 @@ static inline int32_t tok_find_rare(const struct tok_tables *t, const char *p, s
                                                                     : -1;
 }
 
+/* 1 to 8 bytes, zeros above them. */
+static inline uint64_t tok_load_padded(const char *p, size_t n)
+{
+    const unsigned char *u = (const unsigned char *)p;
+
+    if (n == 8) {
+        return tok_load64(p);
+    }
+    if (n >= 4) {
+        return tok_load32(p) | (uint64_t)tok_load32(p + n - 4) << (8 * (n - 4));
+    }
+    return u[0] | (uint64_t)u[n / 2] << (8 * (n / 2)) | (uint64_t)u[n - 1] << (8 * (n - 1));
+}
+
+struct cache_key { uint64_t k[3]; };
+
+/* The key of a piece of 1 to CACHED_BYTES bytes. */
+static inline struct cache_key tok_cache_key(const char *p, size_t n)
+{
+    uint64_t len = (uint64_t)n << 56;
+
+    if (n <= 8) {
+        return (struct cache_key){{tok_load_padded(p, n), 0, len}};
+    }
+    if (n <= 16) {
+        return (struct cache_key){{tok_load64(p), tok_load_padded(p + 8, n - 8), len}};
+    }
+    return (struct cache_key){{tok_load64(p), tok_load64(p + 8),
+                               len | tok_load_padded(p + 16, n - 16)}};
+}
+
+static inline bool tok_cache_is(const struct cached *e, const struct cache_key *key)
+{
+    return ((e->key[0] ^ key->k[0]) | (e->key[1] ^ key->k[1]) | (e->key[2] ^ key->k[2])) == 0;
+}
+
+/* The first entry of the key's set. */
+static inline size_t tok_cache_set(const struct cache_key *key)
+{
+    uint64_t h = key->k[0] ^ key->k[1] * 0xC2B2AE3D27D4EB4Fu;
+
+    h = (h ^ key->k[2] * 0xFF51AFD7ED558CCDu ^ h >> 32) * 0x9E3779B97F4A7C15u;
+    return 2 * (h >> (64 - CACHE_BITS));  /* the top bits depend on all of the key */
+}
+
 static inline uint64_t tok_pair_hash(int32_t left, int32_t right)
 {
     return tok_mix(tok_mix((uint64_t)(uint32_t)left << 32 | (uint32_t)right));
@@ -303,6 +362,7 @@ struct tok_call {
     struct ids *out;
     struct buf text;      /* a fragment made valid, normalised */
     struct buf chunk;     /* SPM: a chunk with its spaces replaced */
+    struct cached *cache; /* NULL: none */
     void *work;           /* of long merges */
     size_t work_bytes;
     bool failed;          /* sticky: an allocation did not succeed */
@@ -325,6 +385,64 @@ static inline void ids_push(struct tok_call *c, int32_t id)
             out->n++;
         }
     }
+}
+
+/* The key of a piece, and its set on the way from memory; an empty key where the piece is not
+ * for the cache. */
+static inline struct cache_key tok_cache_ask(const struct tok_call *c, const char *s, size_t n)
+{
+    struct cache_key key = {{0}};
+
+    if (n <= CACHED_BYTES && c->cache != NULL) {
+        key = tok_cache_key(s, n);
+        const struct cached *e = &c->cache[tok_cache_set(&key)];
+
+        __builtin_prefetch(e);
+        __builtin_prefetch(e + 1);
+    }
+    return key;
+}
+
+/* Appends the tokens of a piece if they are in the cache. */
+static inline bool tok_cache_get(struct tok_call *c, const struct cache_key *key)
+{
+    if (key->k[2] == 0) {
+        return false;
+    }
+    const struct cached *e = &c->cache[tok_cache_set(key)];
+    struct ids *out = c->out;
+
+    if (!tok_cache_is(e, key)) {
+        e++;
+        if (!tok_cache_is(e, key)) {
+            return false;
+        }
+    }
+    if (out->cap - out->n < CACHED_IDS && ids_reserve(c, CACHED_IDS) == NULL) {
+        return true;
+    }
+    out->data[out->n] = e->id[0];
+    if (e->n > 1) {
+        memcpy(out->data + out->n, e->id, sizeof e->id);
+    }
+    out->n += (size_t)e->n;
+    return true;
+}
+
+/* Remembers the tokens from `first` on as those of the piece with this key. */
+static inline void tok_cache_put(struct tok_call *c, const struct cache_key *key, size_t first)
+{
+    size_t n = c->out->n - first;
+
+    if (key->k[2] == 0 || n > CACHED_IDS || c->failed) {
+        return;
+    }
+    struct cached *e = &c->cache[tok_cache_set(key)];
+
+    e[1] = e[0];
+    memcpy(e->key, key->k, sizeof e->key);
+    memcpy(e->id, c->out->data + first, n * sizeof e->id[0]);
+    e->n = (int32_t)n;
 }
 
 /* Memory for a long merge, at least `bytes`; NULL (and failed) without. */

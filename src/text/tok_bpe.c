@@ -65,7 +65,7 @@ static void long_piece(struct tok_call *c, const char *s, size_t n, int32_t foun
     push_symbols(c, sym, n);
 }
 
-static void piece(struct tok_call *c, const char *s, size_t n)
+static void merge_piece(struct tok_call *c, const char *s, size_t n)
 {
     const struct tok_tables *t = c->t;
     int32_t found = tok_find(t, s, n);
@@ -86,15 +86,34 @@ static void piece(struct tok_call *c, const char *s, size_t n)
     push_symbols(c, sym, n);
 }
 
+/* Pieces are found a few ahead of their tokens, so that entries of the cache come from memory
+ * all together. */
 void tok_bpe(struct tok_call *c, const char *s, size_t n)
 {
+    enum { AHEAD = 16 };
     size_t cuts[PRETOK_PASS_MAX] = {0};
+    struct cache_key key[AHEAD];
+    size_t end[AHEAD];
+    size_t pos = 0;  /* up to here there are pieces */
+    size_t at = 0;   /* up to here there are tokens */
 
-    for (size_t pos = 0; pos < n && !c->failed;) {
-        size_t end = pretok_next(c->v->pre, s, n, pos, cuts);
+    while (at < n && !c->failed) {
+        int n_pieces = 0;
 
-        piece(c, s + pos, end - pos);
-        pos = end;
+        for (; n_pieces < AHEAD && pos < n; n_pieces++) {
+            end[n_pieces] = pretok_next(c->v->pre, s, n, pos, cuts);
+            key[n_pieces] = tok_cache_ask(c, s + pos, end[n_pieces] - pos);
+            pos = end[n_pieces];
+        }
+        for (int i = 0; i < n_pieces; i++) {
+            if (!tok_cache_get(c, &key[i])) {
+                size_t first = c->out->n;
+
+                merge_piece(c, s + at, end[i] - at);
+                tok_cache_put(c, &key[i], first);
+            }
+            at = end[i];
+        }
     }
 }
 
@@ -126,7 +145,7 @@ static void push_chars(struct tok_call *c, const char *s, const struct symbol *s
     }
 }
 
-static void chunk(struct tok_call *c, const char *s, size_t n)
+static void merge_chunk(struct tok_call *c, const char *s, size_t n)
 {
     const struct tok_tables *t = c->t;
     int32_t found = tok_find(t, s, n);
@@ -147,6 +166,18 @@ static void chunk(struct tok_call *c, const char *s, size_t n)
                             : merge_short(t, s, sym, count, merge_chars_fn);
     tok_set_whole(t, found, count == 1);
     push_chars(c, s, sym, count);
+}
+
+static void chunk(struct tok_call *c, const char *s, size_t n)
+{
+    struct cache_key key = tok_cache_ask(c, s, n);
+
+    if (!tok_cache_get(c, &key)) {
+        size_t first = c->out->n;
+
+        merge_chunk(c, s, n);
+        tok_cache_put(c, &key, first);
+    }
 }
 
 /* Lines and runs of newlines are apart; a run of newlines that is a token stays one. */

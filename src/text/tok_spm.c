@@ -78,7 +78,7 @@ void tok_bytes(struct tok_call *c, const char *s, size_t n)
     }
 }
 
-static void chunk(struct tok_call *c, const char *s, size_t n)
+static void merge_chunk(struct tok_call *c, const char *s, size_t n)
 {
     const struct tok_tables *t = c->t;
     int32_t found = tok_find(t, s, n);
@@ -111,6 +111,18 @@ static void chunk(struct tok_call *c, const char *s, size_t n)
         } else {
             tok_bytes(c, s + sym[i].begin, len);
         }
+    }
+}
+
+static void chunk(struct tok_call *c, const char *s, size_t n)
+{
+    struct cache_key key = tok_cache_ask(c, s, n);
+
+    if (!tok_cache_get(c, &key)) {
+        size_t first = c->out->n;
+
+        merge_chunk(c, s, n);
+        tok_cache_put(c, &key, first);
     }
 }
 

@@ -49,6 +49,7 @@ void tok_tables_free(struct tok_tables *t)
         return;
     }
     drop(t);
+    mem_free(atomic_load(&t->cache));
     pthread_mutex_destroy(&t->lock);
     mem_free(t);
 }

@@ -26,6 +26,12 @@ enum { UNICODE_BLOCK = 128, UNICODE_BLOCKS = 0x110000 / UNICODE_BLOCK };
 extern const uint16_t unicode_index[UNICODE_BLOCKS];
 extern const uint16_t unicode_bits[];
 
+/* Class bits of an ASCII character, which is in the first block. */
+static inline unsigned unicode_ascii_class(unsigned char c)
+{
+    return unicode_bits[c];
+}
+
 /* Class bits of a code point up to U+10FFFF. */
 static inline unsigned unicode_class(uint32_t cp)
 {
