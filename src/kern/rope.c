@@ -79,6 +79,14 @@ static struct dd two_sum(double a, double b)
     return (struct dd){ s, b - (s - a) };
 }
 
+/* a + b exactly, whichever is larger. */
+static struct dd any_sum(double a, double b)
+{
+    const double s = a + b, b1 = s - a, a1 = s - b1;
+
+    return (struct dd){ s, (a - a1) + (b - b1) };
+}
+
 /* ---- sine and cosine --------------------------------------------------------- */
 
 /* Taylor series; on |r| <= pi / 4 the first term left out is below 2^-60. */
@@ -94,17 +102,18 @@ static const double cos_coef[] = {  /* (cos r - 1 + r^2 / 2) / r^4 in r^2 */
 /* x = n pi / 2 + (hi + lo) with |hi| <= pi / 4; returns n mod 4.
  *
  * pi / 2 is given in three parts of 53 bits.  The first difference is exact while
- * n < 2^31 (its bits end at 2^-52 and it is small), the other two keep an error far
- * below the last place of hi even next to a multiple of pi / 2.  Beyond that x the
- * result is as defined, though no longer accurate. */
+ * n < 2^31 (its bits end at 2^-52 and it is small), the second is kept with its error,
+ * so that nothing is lost next to a multiple of pi / 2 either.  For larger x the result
+ * is as defined, though no longer accurate. */
 static int reduce(double x, struct dd *r)
 {
-    const double p1 = 0x1.921fb54442d18p+0, p2 = 0x1.1a62633145c07p-54, p3 = -0x1.f1976b7ed8fbcp-110;
+    const double p1 = 0x1.921fb54442d18p+0, p2 = 0x1.1a62633145c07p-54;
+    const double p3 = -0x1.f1976b7ed8fbcp-110;
     const double t = x * (2.0 / PI) + BIAS, n = t - BIAS;
-    const double a = fma(-n, p1, x), b = fma(-n, p2, a);
-    const double lost = fma(-n, p2, a - b);
+    const double a = fma(-n, p1, x), b = n * p2, b_lo = fma(n, p2, -b);
+    const struct dd d = any_sum(a, -b);
 
-    *r = two_sum(b, fma(-n, p3, lost));
+    *r = any_sum(d.hi, fma(-n, p3, d.lo - b_lo));
     return (int)(bits_of(t) & 3);
 }
 
@@ -221,7 +230,9 @@ static double exp_pair(double x, double lo)
     const double n = round_even(x * 0x1.71547652b82fep+0);
     const double a = fma(-n, LN2_HI, x), r = fma(-n, LN2_LO, a);
     const double r_lo = fma(-n, LN2_LO, a - r) + lo;
-    const double y = 1.0 + (r + fma(r * r, poly(r, c, 13), fma(r, r_lo, r_lo)));
+    /* e^r - 1 = r + q, and the small part is multiplied by all of e^r. */
+    const double q = r * r * poly(r, c, 13);
+    const double y = 1.0 + (r + (q + fma(r + q, r_lo, r_lo)));
     /* Two factors, since 2^n may be out of range while the result is not. */
     const int k = (int)n, k1 = k / 2;
 
