@@ -65,7 +65,7 @@ INLINE void key_rows(const struct attn_rows *a, enum wtype type, int key, const 
 }
 
 /* Products of one block of sixteen keys with all rows that may see it. */
-INLINE void score_block(struct attn_rows *a, enum wtype type, const void *const k[16], int key,
+static void score_block(struct attn_rows *a, enum wtype type, const void *const k[16], int key,
                         const char *ahead)
 {
     const struct attn_seg *s = a->s;
@@ -82,13 +82,13 @@ INLINE void score_block(struct attn_rows *a, enum wtype type, const void *const 
         for (int r = 0; r < n; r++) {
             q[r] = s->q + s->q_off[a->row0 + i + r];
         }
-        dot_group(type, k, q, n, s->k_dim, ahead, &a->p[i][key], ATTN_SEGMENT);
+        dot_groups[type](k, q, n, s->k_dim, ahead, &a->p[i][key], ATTN_SEGMENT);
         ahead = NULL;
     }
 }
 
 /* Raw products of the rows with all keys. */
-INLINE void attn_scores(struct attn_rows *a, enum wtype type)
+static void attn_scores(struct attn_rows *a, enum wtype type)
 {
     const struct attn_seg *s = a->s;
     const int k16 = (s->k_dim + 15) / 16 * 16;
@@ -169,43 +169,13 @@ static void attn_softmax(const struct attn_seg *s, int row, float *p)
     s->l[row] = v16_sum(l);
 }
 
-/* A tile of rows in one page of values. */
-struct attn_tile {
-    const float *p;        /* weights of the first row at key 0; rows ATTN_SEGMENT apart */
-    const int *begin, *end;
-    int lo, hi;            /* the keys of this page, relative to it */
-    int all0, all1;        /* those that every row sees */
-    int key0;              /* position of the page */
-    bool first;            /* o starts at zero here */
-};
-
-/* Adds one key's values to the rows; `all` tells that each row sees it. */
-INLINE void values_key(const struct attn_tile *t, enum wtype type, const void *v, int key, int nx,
-                       int nw, bool all, v16 acc[V16_TILE_X][8])
-{
-    v16 b[8];
-
-#pragma GCC unroll 8
-    for (int j = 0; j < nw; j++) {
-        b[j] = w_load(type, v, 16 * j);
-    }
-#pragma GCC unroll 8
-    for (int i = 0; i < nx; i++) {
-        if (all || (key >= t->begin[i] && key < t->end[i])) {
-            const v16 w = v16_set1(t->p[i * ATTN_SEGMENT + key]);
-#pragma GCC unroll 8
-            for (int j = 0; j < nw; j++) {
-                acc[i][j] = v16_fma(w, b[j], acc[i][j]);
-            }
-        }
-    }
-}
-
-/* Weighted values of nx rows in nw * 16 dimensions; nx and nw are constants.  v: the
- * dimensions of the page's first key, keys `stride` bytes apart.  o: left floats of each
- * row are stored, if these are less than all. */
-INLINE void values_tile(const struct attn_tile *t, enum wtype type, const char *v, size_t stride,
-                        int nx, int nw, const char *ahead, float *o, size_t o_stride, int left)
+/* Adds the values of keys [from, to) of a page to nx rows of o, in nw * 16 dimensions of
+ * which `left` exist; nx and nw are constants.  p: weights of the first row at the page's
+ * first key, rows ATTN_SEGMENT apart.  v: the dimensions of the page's first key, keys
+ * `stride` bytes apart; `ahead` the same in the next page, or NULL. */
+INLINE void values_tile(enum wtype type, const float *p, const char *v, size_t stride, int from,
+                        int to, int nx, int nw, const char *ahead, float *o, size_t o_stride,
+                        int left)
 {
     const size_t ahead_bytes = (size_t)nw * 16 * w_bytes(type);
     v16 acc[V16_TILE_X][8];
@@ -217,22 +187,28 @@ INLINE void values_tile(const struct attn_tile *t, enum wtype type, const char *
             const float *at = o + (size_t)i * o_stride + j * 16;
             const int n = left - j * 16;
 
-            acc[i][j] = t->first ? v16_zero() : n < 16 ? v16_load_n(at, n) : v16_load(at);
+            acc[i][j] = n < 16 ? v16_load_n(at, n) : v16_load(at);
         }
     }
-    int key = t->lo;
+    for (int key = from; key < to; key++) {
+        const char *row = v + (size_t)key * stride;
+        v16 b[8];
 
-    for (; key < t->all0; key++) {
-        values_key(t, type, v + (size_t)key * stride, t->key0 + key, nx, nw, false, acc);
-    }
-    for (; key < t->all1; key++) {
         if (ahead) {
             prefetch(ahead + (size_t)key * stride, ahead_bytes);
         }
-        values_key(t, type, v + (size_t)key * stride, t->key0 + key, nx, nw, true, acc);
-    }
-    for (; key < t->hi; key++) {
-        values_key(t, type, v + (size_t)key * stride, t->key0 + key, nx, nw, false, acc);
+#pragma GCC unroll 8
+        for (int j = 0; j < nw; j++) {
+            b[j] = w_load(type, row, 16 * j);
+        }
+#pragma GCC unroll 8
+        for (int i = 0; i < nx; i++) {
+            const v16 w = v16_set1(p[i * ATTN_SEGMENT + key]);
+#pragma GCC unroll 8
+            for (int j = 0; j < nw; j++) {
+                acc[i][j] = v16_fma(w, b[j], acc[i][j]);
+            }
+        }
     }
 #pragma GCC unroll 8
     for (int i = 0; i < nx; i++) {
@@ -251,91 +227,130 @@ INLINE void values_tile(const struct attn_tile *t, enum wtype type, const char *
 }
 
 /* nx and nw known only now: nw is V16_TILE_W(nx), V16_TILE_W(V16_TILE_X) or 1. */
-INLINE void values_sized(const struct attn_tile *t, enum wtype type, const char *v, size_t stride,
-                         int nx, int nw, const char *ahead, float *o, size_t o_stride, int left)
+INLINE void values_any(enum wtype type, const float *p, const char *v, size_t stride, int from,
+                       int to, int nx, int nw, const char *ahead, float *o, size_t o_stride,
+                       int left)
 {
-#define VALUES(x)                                                                             \
-    case x:                                                                                   \
-        if (nw == 1) {                                                                        \
-            values_tile(t, type, v, stride, x, 1, ahead, o, o_stride, left);                  \
-        } else if (nw == V16_TILE_W(V16_TILE_X)) {                                            \
-            values_tile(t, type, v, stride, x, V16_TILE_W(V16_TILE_X), ahead, o, o_stride,    \
-                        left);                                                                \
-        } else {                                                                              \
-            values_tile(t, type, v, stride, x, V16_TILE_W(x), ahead, o, o_stride, left);      \
-        }                                                                                     \
+#define VALUES(x, w) \
+    values_tile(type, p, v, stride, from, to, x, w, ahead, o, o_stride, left)
+#define VALUES_CASE(x)                          \
+    case x:                                     \
+        if (nw == 1) {                          \
+            VALUES(x, 1);                       \
+        } else if (nw == V16_TILE_W(x)) {       \
+            VALUES(x, V16_TILE_W(x));           \
+        } else {                                \
+            VALUES(x, V16_TILE_W(V16_TILE_X));  \
+        }                                       \
         break;
     switch (nx) {
-    VALUES(1)
+    VALUES_CASE(1)
 #if V16_TILE_X >= 3
-    VALUES(2)
-    VALUES(3)
+    VALUES_CASE(2)
+    VALUES_CASE(3)
 #endif
 #if V16_TILE_X >= 6
-    VALUES(4)
-    VALUES(5)
-    VALUES(6)
+    VALUES_CASE(4)
+    VALUES_CASE(5)
+    VALUES_CASE(6)
 #endif
     }
+#undef VALUES_CASE
 #undef VALUES
 }
 
-/* Prepares the tile of rows i.. for the page; false if none of them sees any of it. */
-INLINE bool tile_in_page(const struct attn_rows *a, int i, int n, int page, const int *begin,
-                         const int *end, struct attn_tile *t)
-{
-    const int key0 = page * KV_PAGE;
-    int lo = ATTN_SEGMENT, hi = 0, all0 = 0, all1 = ATTN_SEGMENT;
+/* One copy for each type of a cache. */
+typedef void values_fn(const float *p, const char *v, size_t stride, int from, int to, int nx,
+                       int nw, const char *ahead, float *o, size_t o_stride, int left);
 
-    for (int r = i; r < i + n; r++) {
-        if (begin[r] < end[r]) {
-            lo = begin[r] < lo ? begin[r] : lo;
-            hi = end[r] > hi ? end[r] : hi;
-        }
-        all0 = begin[r] > all0 ? begin[r] : all0;
-        all1 = end[r] < all1 ? end[r] : all1;
+static NOINLINE void values_f32(const float *p, const char *v, size_t stride, int from, int to,
+                                int nx, int nw, const char *ahead, float *o, size_t o_stride,
+                                int left)
+{
+    values_any(W_F32, p, v, stride, from, to, nx, nw, ahead, o, o_stride, left);
+}
+
+static NOINLINE void values_f16(const float *p, const char *v, size_t stride, int from, int to,
+                                int nx, int nw, const char *ahead, float *o, size_t o_stride,
+                                int left)
+{
+    values_any(W_F16, p, v, stride, from, to, nx, nw, ahead, o, o_stride, left);
+}
+
+/* What rows see of the page: keys [begin, end) relative to it. */
+struct page_range { int begin[ATTN_ROWS], end[ATTN_ROWS]; };
+
+/* The rows i..i+n-1 of a: keys that all see are done together, those at the edges row by
+ * row, each row in ascending order. */
+static void values_rows(const struct attn_rows *a, int i, int n, const struct page_range *r,
+                        int page, values_fn *fn, const char *v, size_t stride, int nw,
+                        const char *ahead, float *o, int left)
+{
+    const size_t o_stride = a->s->o_stride;
+    const float *p = a->p[i] + page * KV_PAGE;
+    int all0 = 0, all1 = KV_PAGE;
+
+    for (int j = 0; j < n; j++) {
+        all0 = r->begin[i + j] > all0 ? r->begin[i + j] : all0;
+        all1 = r->end[i + j] < all1 ? r->end[i + j] : all1;
     }
-    t->p = a->p[i];
-    t->begin = begin + i;
-    t->end = end + i;
-    t->key0 = key0;
-    t->first = lo >= key0;
-    t->lo = lo > key0 ? lo - key0 : 0;
-    t->hi = hi < key0 + KV_PAGE ? hi - key0 : KV_PAGE;
-    t->all0 = all0 - key0 < t->lo ? t->lo : all0 - key0 < t->hi ? all0 - key0 : t->hi;
-    t->all1 = all1 - key0 < t->hi ? all1 - key0 : t->hi;
-    return t->lo < t->hi;
+    all1 = all1 > all0 ? all1 : all0;
+    for (int j = 0; j < n; j++) {
+        const int to = r->end[i + j] < all0 ? r->end[i + j] : all0;
+
+        if (r->begin[i + j] < to) {
+            fn(p + j * ATTN_SEGMENT, v, stride, r->begin[i + j], to, 1, nw, NULL,
+               o + (size_t)j * o_stride, o_stride, left);
+        }
+    }
+    if (all0 < all1) {
+        fn(p, v, stride, all0, all1, n, nw, ahead, o, o_stride, left);
+    }
+    for (int j = 0; j < n; j++) {
+        if (all1 < r->end[i + j]) {
+            fn(p + j * ATTN_SEGMENT, v, stride, all1, r->end[i + j], 1, nw, NULL,
+               o + (size_t)j * o_stride, o_stride, left);
+        }
+    }
+}
+
+INLINE int clamp_int(int x, int lo, int hi)
+{
+    return x < lo ? lo : x > hi ? hi : x;
 }
 
 /* o of all rows, page by page, so that a page stays in the first cache for all of them. */
-INLINE void attn_values(struct attn_rows *a, enum wtype type)
+static void attn_values(struct attn_rows *a, enum wtype type)
 {
     const struct attn_seg *s = a->s;
     const int n16 = (s->v_dim + 15) / 16;
     const int nw_max = V16_TILE_W(a->n > a->step ? V16_TILE_X : a->n);
+    const bool widen = type == W_F16 && a->n > ATTN_DIRECT * a->step;
+    const size_t stride = (size_t)s->v_stride * w_bytes(type);
     float wide[KV_PAGE][V16_TILE_W(V16_TILE_X) * 16];
-    int begin[ATTN_ROWS], end[ATTN_ROWS];
+    values_fn *const fn = widen || type == W_F32 ? values_f32 : values_f16;
 
     for (int i = 0; i < a->n; i++) {
-        begin[i] = s->k_begin[a->row0 + i];
-        /* A row without weights sees nothing here. */
-        end[i] = s->m[a->row0 + i] == -INFINITY ? 0 : s->k_end[a->row0 + i];
-        if (begin[i] >= end[i]) {
-            memset(s->o + (size_t)(a->row0 + i) * s->o_stride, 0,
-                   (size_t)s->v_dim * sizeof *s->o);
-        }
+        memset(s->o + (size_t)(a->row0 + i) * s->o_stride, 0, (size_t)s->v_dim * sizeof *s->o);
     }
     for (int page = a->lo / KV_PAGE; page * KV_PAGE < a->hi; page++) {
-        const int lo = a->lo > page * KV_PAGE ? a->lo - page * KV_PAGE : 0;
-        const int hi = a->hi < (page + 1) * KV_PAGE ? a->hi - page * KV_PAGE : KV_PAGE;
-        const size_t stride = (size_t)s->v_stride * w_bytes(type);
+        const int key0 = page * KV_PAGE;
+        const int lo = clamp_int(a->lo - key0, 0, KV_PAGE);
+        const int hi = clamp_int(a->hi - key0, 0, KV_PAGE);
+        const bool next = key0 + KV_PAGE < a->hi;
+        struct page_range r;
 
+        for (int i = 0; i < a->n; i++) {
+            /* A row without weights sees nothing here. */
+            const bool none = s->m[a->row0 + i] == -INFINITY;
+
+            r.begin[i] = clamp_int(s->k_begin[a->row0 + i] - key0, 0, KV_PAGE);
+            r.end[i] = none ? 0 : clamp_int(s->k_end[a->row0 + i] - key0, 0, KV_PAGE);
+        }
         for (int d = 0, nw; d < n16; d += nw) {
             const size_t at = (size_t)d * 16 * w_bytes(type);
             const char *v = (const char *)s->v_page[page] + at;
-            const char *ahead = hi == KV_PAGE && (page + 1) * KV_PAGE < a->hi
-                ? (const char *)s->v_page[page + 1] + at : NULL;
-            const bool widen = type == W_F16 && a->n > ATTN_DIRECT * a->step;
+            const char *ahead = next ? (const char *)s->v_page[page + 1] + at : NULL;
 
             nw = n16 - d >= nw_max ? nw_max : 1;
             for (int key = lo; widen && key < hi; key++) {
@@ -348,25 +363,17 @@ INLINE void attn_values(struct attn_rows *a, enum wtype type)
             }
             for (int i = 0; i < a->n; i += a->step) {
                 const int n = a->n - i < a->step ? a->n - i : a->step;
-                float *o = s->o + (size_t)(a->row0 + i) * s->o_stride + d * 16;
-                struct attn_tile t;
 
-                if (!tile_in_page(a, i, n, page, begin, end, &t)) {
-                    continue;
-                }
-                if (widen) {
-                    values_sized(&t, W_F32, (const char *)wide, sizeof wide[0], n, nw, NULL, o,
-                                 s->o_stride, s->v_dim - d * 16);
-                } else {
-                    values_sized(&t, type, v, stride, n, nw, i ? NULL : ahead, o, s->o_stride,
-                                 s->v_dim - d * 16);
-                }
+                values_rows(a, i, n, &r, page, fn, widen ? (const char *)wide : v,
+                            widen ? sizeof wide[0] : stride, nw, widen || i > 0 ? NULL : ahead,
+                            s->o + (size_t)(a->row0 + i) * s->o_stride + d * 16,
+                            s->v_dim - d * 16);
             }
         }
     }
 }
 
-INLINE void attn_typed(const struct attn_seg *s, enum wtype type)
+static void attn_typed(const struct attn_seg *s, enum wtype type)
 {
     struct attn_rows a = { .s = s };
 

@@ -124,8 +124,8 @@ INLINE void dot_group_n(enum wtype type, const void *const w[16], const float *c
 }
 
 /* The same for nx in 1..V16_TILE_X known only now. */
-INLINE void dot_group(enum wtype type, const void *const w[16], const float *const *x, int nx, int k,
-                      const char *ahead, float *y, size_t ldy)
+INLINE void dot_group_any(enum wtype type, const void *const w[16], const float *const *x, int nx,
+                          int k, const char *ahead, float *y, size_t ldy)
 {
     switch (nx) {
 #if V16_TILE_X >= 6
@@ -141,6 +141,30 @@ INLINE void dot_group(enum wtype type, const void *const w[16], const float *con
     }
 }
 
+/* One copy for each type; products and attention call the same. */
+typedef void dot_group_fn(const void *const w[16], const float *const *x, int nx, int k,
+                          const char *ahead, float *y, size_t ldy);
+
+static NOINLINE void dot_group_f32(const void *const w[16], const float *const *x, int nx, int k,
+                                   const char *ahead, float *y, size_t ldy)
+{
+    dot_group_any(W_F32, w, x, nx, k, ahead, y, ldy);
+}
+
+static NOINLINE void dot_group_f16(const void *const w[16], const float *const *x, int nx, int k,
+                                   const char *ahead, float *y, size_t ldy)
+{
+    dot_group_any(W_F16, w, x, nx, k, ahead, y, ldy);
+}
+
+static NOINLINE void dot_group_bf16(const void *const w[16], const float *const *x, int nx, int k,
+                                    const char *ahead, float *y, size_t ldy)
+{
+    dot_group_any(W_BF16, w, x, nx, k, ahead, y, ldy);
+}
+
+static dot_group_fn *const dot_groups[] = { dot_group_f32, dot_group_f16, dot_group_bf16 };
+
 /* Rows of a tile when n rows are cut into as few equal tiles as possible. */
 INLINE int tile_rows(int n)
 {
@@ -149,7 +173,7 @@ INLINE int tile_rows(int n)
     return (n + tiles - 1) / tiles;
 }
 
-INLINE void fmm(enum wtype type, const void *w, int k, int n_rows, const float *x, size_t ldx,
+static void fmm(enum wtype type, const void *w, int k, int n_rows, const float *x, size_t ldx,
                 int n_tok, float *y, size_t ldy)
 {
     const size_t row_bytes = (size_t)k * w_bytes(type);
@@ -174,9 +198,9 @@ INLINE void fmm(enum wtype type, const void *w, int k, int n_rows, const float *
                 xs[i] = x + (size_t)(t + i) * ldx;
             }
             if (rows == 16) {
-                dot_group(type, row, xs, nx, k, ahead, y + (size_t)t * ldy + r, ldy);
+                dot_groups[type](row, xs, nx, k, ahead, y + (size_t)t * ldy + r, ldy);
             } else {
-                dot_group(type, row, xs, nx, k, ahead, out[0], 16);
+                dot_groups[type](row, xs, nx, k, ahead, out[0], 16);
                 for (int i = 0; i < nx; i++) {
                     memcpy(y + (size_t)(t + i) * ldy + r, out[i], (size_t)rows * sizeof(float));
                 }

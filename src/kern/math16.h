@@ -9,7 +9,8 @@
 
 #include "kern/v16.h"
 
-/* The range in which exp is computed; the lower end keeps 2^n normal. */
+/* The range in which exp is computed; the lower end keeps 2^n normal, the upper is the
+ * first float for which n is 128. */
 #define EXP_MIN -87.3365447504f
 #define EXP_MAX 88.3762626647950f
 
@@ -24,7 +25,8 @@ INLINE v16 v16_poly(v16 x, const float *p, int n)
     return r;
 }
 
-/* e^x, 1 ulp; 0 below EXP_MIN, e^EXP_MAX above EXP_MAX, so neither subnormal nor infinite.
+/* e^x, 1 ulp; 0 below EXP_MIN, so never subnormal; infinity from EXP_MAX on, where n
+ * becomes 128.
  *
  * x = n ln 2 + r with |r| <= ln 2 / 2; e^r = 1 + (r + r^2 P(r)). */
 INLINE v16 v16_exp(v16 x)

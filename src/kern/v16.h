@@ -23,7 +23,8 @@
  *   v16_negate(a)                            changes the sign, of zeros too
  *   v16_swap_pairs(a)                        lanes 1 0 3 2 5 4 ...
  *   v16_negate_even(a)                       changes the sign of lanes 0 2 4 ...
- *   v16_pow2_biased(t)                       2^n for t = n + V16_BIAS, n in -126..127
+ *   v16_pow2_biased(t)                       2^n for t = n + V16_BIAS, n in -126..127;
+ *                                            infinity for n = 128
  *   v16_split(x, &m)                         x = m * 2^e for a normal x > 0, m in [2/3, 4/3);
  *                                            returns e
  *   v16_sum(a)                               the sum of the lanes, see below
@@ -52,7 +53,17 @@
 /* Bits of the float 2/3: where v16_split starts a new power of two. */
 #define V16_TWO_THIRDS 0x3F2AAAAB
 
+/* Vector code lives in registers only when all of it is inlined.  Arrays do not; under
+ * sanitizers the scalar tier would even take minutes to compile. */
+#if defined(V16_SCALAR) && defined(__SANITIZE_ADDRESS__)
+#define INLINE static __attribute__((noinline, unused))
+#elif defined(V16_SCALAR)
+#define INLINE static inline
+#else
 #define INLINE static inline __attribute__((always_inline))
+#endif
+
+#define NOINLINE __attribute__((noinline))
 
 #if defined(V16_AVX512)
 #include "kern/v16_avx512.h"

@@ -164,7 +164,7 @@ INLINE v16 v16_div(v16 a, v16 b)
 #if defined(__FP_FAST_FMAF) || defined(__aarch64__)
 INLINE
 #else
-static __attribute__((noinline))
+static NOINLINE
 #endif
 v16 v16_fma(v16 a, v16 b, v16 c)
 {
