@@ -90,8 +90,20 @@ static void put_float_key(struct gguf_writer *w, const char *arch, const char *s
     gguf_put_f32(w, key, value);
 }
 
+/* What single architectures need besides. */
+static const struct { const char *arch, *suffix; int value; } extra_keys[] = {
+    { "qwen3moe", "expert_count", 6 },
+    { "qwen3moe", "expert_used_count", 2 },
+    { "qwen3moe", "expert_feed_forward_length", 256 },
+};
+
 static void put_metadata(struct gguf_writer *w, const char *arch, const struct tiny_shape *s)
 {
+    for (size_t i = 0; i < sizeof extra_keys / sizeof *extra_keys; i++) {
+        if (strcmp(extra_keys[i].arch, arch) == 0) {
+            put_key(w, arch, extra_keys[i].suffix, extra_keys[i].value);
+        }
+    }
     gguf_put_str(w, "general.architecture", arch, strlen(arch));
     gguf_put_str(w, "general.name", "tiny random", 11);
     put_key(w, arch, "context_length", s->context);
@@ -163,9 +175,11 @@ static void put_float(uint32_t type, uint8_t *data, size_t i, float v)
 static bool put_tensor(struct maker *m, const struct tensor_row *row, int il, slm_error *err)
 {
     const bool vector = row_is_floats(row);
-    const int64_t ne[2] = { dim_size(m->hp, row->in), dim_size(m->hp, row->out) };
+    const int64_t ne[3] = { dim_size(m->hp, il, row->in), dim_size(m->hp, il, row->out),
+                            dim_size(m->hp, il, row->stack) };
+    const int n_dims = row->stack != DIM_NONE ? 3 : row->out != DIM_NONE ? 2 : 1;
     const struct quant_type *type = vector ? quant_type(QT_F32) : m->type;
-    const size_t n = (size_t)(ne[0] * ne[1]);
+    const size_t n = (size_t)(ne[0] * ne[1] * ne[2]);
     const size_t bytes = n / (size_t)type->block * (size_t)type->block_bytes;
     char name[64];
 
@@ -188,7 +202,7 @@ static bool put_tensor(struct maker *m, const struct tensor_row *row, int il, sl
             put_float(type->id, data, i, mean + size * signed_unit(&m->rng));
         }
     }
-    gguf_put_tensor(m->w, name, type->id, row->out == DIM_NONE ? 1 : 2, ne, data);
+    gguf_put_tensor(m->w, name, type->id, n_dims, ne, data);
     return true;
 }
 
@@ -204,7 +218,8 @@ static bool put_all(struct maker *m, const struct arch *arch, slm_error *err)
             const struct tensor_row *row = &arch->rows[i];
             /* The separate projections stand for the fused ones; optional biases come along. */
             const bool fused = row->in == DIM_QKV || row->out == DIM_QKV;
-            if (!fused && !put_tensor(m, row, il, err)) {
+            const bool unused = m->hp->n_expert ? row->need == NEED_DENSE : row_is_expert(row);
+            if (!fused && !unused && !put_tensor(m, row, il, err)) {
                 return false;
             }
         }

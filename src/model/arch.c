@@ -11,16 +11,19 @@ static const struct arch *const table[] = {
 #undef X
 };
 
+#define ROW(field, name, in, out, need)                                                  \
+    { name, offsetof(struct top, field), in, out, need, false, DIM_NONE }
 const struct tensor_row arch_top_rows[] = {
-    { "token_embd.weight", offsetof(struct top, token_embd), DIM_EMBD, DIM_VOCAB, NEED, false },
-    { "output_norm.weight", offsetof(struct top, output_norm.w), DIM_EMBD, DIM_NONE, NEED, false },
-    { "output.weight", offsetof(struct top, output), DIM_EMBD, DIM_VOCAB, MAYBE, false },
-    { "output_norm.bias", offsetof(struct top, output_norm.b), DIM_EMBD, DIM_NONE, MAYBE, false },
-    { "output.bias", offsetof(struct top, output_bias), DIM_VOCAB, DIM_NONE, MAYBE, false },
-    { "rope_freqs.weight", offsetof(struct top, rope_freqs), DIM_PAIRS, DIM_NONE, MAYBE, false },
-    { "rope_factors_long.weight", offsetof(struct top, rope_long), DIM_PAIRS, DIM_NONE, MAYBE, false },
-    { "rope_factors_short.weight", offsetof(struct top, rope_short), DIM_PAIRS, DIM_NONE, MAYBE, false },
+    ROW(token_embd, "token_embd.weight", DIM_EMBD, DIM_VOCAB, NEED),
+    ROW(output_norm.w, "output_norm.weight", DIM_EMBD, DIM_NONE, NEED),
+    ROW(output, "output.weight", DIM_EMBD, DIM_VOCAB, MAYBE),
+    ROW(output_norm.b, "output_norm.bias", DIM_EMBD, DIM_NONE, MAYBE),
+    ROW(output_bias, "output.bias", DIM_VOCAB, DIM_NONE, MAYBE),
+    ROW(rope_freqs, "rope_freqs.weight", DIM_PAIRS, DIM_NONE, MAYBE),
+    ROW(rope_long, "rope_factors_long.weight", DIM_PAIRS, DIM_NONE, MAYBE),
+    ROW(rope_short, "rope_factors_short.weight", DIM_PAIRS, DIM_NONE, MAYBE),
 };
+#undef ROW
 const size_t arch_n_top_rows = sizeof arch_top_rows / sizeof *arch_top_rows;
 
 const struct arch *arch_at(size_t i)

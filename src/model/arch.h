@@ -11,7 +11,8 @@
     X(llama) X(mistral3) X(smollm3) X(granite)                                           \
     X(qwen2) X(qwen3)                                                                    \
     X(gemma) X(gemma2) X(gemma3)                                                         \
-    X(phi2) X(phi3) X(stablelm) X(olmo2)
+    X(phi2) X(phi3) X(stablelm) X(olmo2)                                                 \
+    X(qwen3moe)
 
 struct step;
 
@@ -41,10 +42,11 @@ struct arch {
     size_t n_rows, layer_size;
 
     /* Completes a bound layer (fused projections become views).  May be NULL. */
-    bool (*finish)(void *layer, const struct hparams *hp, slm_error *err);
+    bool (*finish)(void *layer, const struct hparams *hp, int il, slm_error *err);
 
     /* Calls fn for every matrix of a layer, for packing. */
-    void (*each_weight)(void *layer, void (*fn)(void *arg, struct weight *w), void *arg);
+    void (*each_weight)(void *layer, const struct hparams *hp,
+                        void (*fn)(void *arg, struct weight *w), void *arg);
 
     /* One layer over all tokens of the step: x [n_tok][n_embd], in place. */
     void (*layer)(struct step *st, const void *layer, int il, float *x);

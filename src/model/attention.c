@@ -12,6 +12,7 @@
 /* What one layer's attention works with. */
 struct attn_run {
     struct step *st;
+    const struct layer_shape *shape;
     const float *q;
     float *o;
     int il_kv;
@@ -29,16 +30,16 @@ struct rows {
     float *o_s, *o;
 };
 
-static int rows_max(const struct hparams *hp)
+static int rows_max(const struct layer_shape *ls)
 {
-    const int rep = hp->n_head / hp->n_head_kv;
+    const int rep = ls->n_head / ls->n_head_kv;
 
     return rep > ATTN_ROWS ? rep : ATTN_ROWS;
 }
 
-static struct rows rows_carve(const struct hparams *hp, void *scratch)
+static struct rows rows_carve(const struct layer_shape *ls, void *scratch)
 {
-    const size_t n = align_up((size_t)rows_max(hp), 16);
+    const size_t n = align_up((size_t)rows_max(ls), 16);
     struct rows r;
 
     r.q_off = scratch;
@@ -47,18 +48,24 @@ static struct rows rows_carve(const struct hparams *hp, void *scratch)
     r.m = r.l_s + n;
     r.l = r.m + n;
     r.o_s = r.l + n;
-    r.o = r.o_s + n * (size_t)kv_stride(hp->v_dim);
-    r.begin = (int *)(r.o + n * (size_t)kv_stride(hp->v_dim));
+    r.o = r.o_s + n * (size_t)kv_stride(ls->v_dim);
+    r.begin = (int *)(r.o + n * (size_t)kv_stride(ls->v_dim));
     r.end = r.begin + n;
     return r;
 }
 
 size_t attention_scratch_bytes(const struct hparams *hp)
 {
-    const size_t n = align_up((size_t)rows_max(hp), 16);
+    size_t most = 0;
 
-    return n * (sizeof(size_t) + 2 * sizeof(int) + 4 * sizeof(float) +
-                2 * sizeof(float) * (size_t)kv_stride(hp->v_dim));
+    for (int il = 0; il < hp->n_layer; il++) {
+        const struct layer_shape *ls = &hp->layer[il];
+        const size_t n = align_up((size_t)rows_max(ls), 16);
+        const size_t bytes = n * (sizeof(size_t) + 2 * sizeof(int) + 4 * sizeof(float) +
+                                  2 * sizeof(float) * (size_t)kv_stride(ls->v_dim));
+        most = bytes > most ? bytes : most;
+    }
+    return most;
 }
 
 static int first_key(const struct attn_run *a, int pos)
@@ -86,14 +93,15 @@ static void run_segment(const struct attn_run *a, const struct attn_tile *t, int
                         const struct rows *r, float *m, float *l, float *o)
 {
     const struct hparams *hp = a->st->hp;
+    const struct layer_shape *ls = a->shape;
     const struct step_seq *seq = &a->st->in->seq[t->seq];
     const int s0 = seg * ATTN_SEGMENT;
     const int last_page = a->st->pos[t->tok0 + t->n_tok - 1] / KV_PAGE;
-    const int k_stride = kv_stride(hp->k_dim), v_stride = kv_stride(hp->v_dim);
+    const int k_stride = kv_stride(ls->k_dim), v_stride = kv_stride(ls->v_dim);
     const size_t elem = kv_elem_bytes(a->st->in->kv);
-    const size_t keys = (size_t)hp->n_head_kv * KV_PAGE * (size_t)k_stride * elem;
+    const size_t keys = (size_t)ls->n_head_kv * KV_PAGE * (size_t)k_stride * elem;
     struct attn_seg s = {
-        .n_q = t->n_tok * a->rep, .k_dim = hp->k_dim, .v_dim = hp->v_dim,
+        .n_q = t->n_tok * a->rep, .k_dim = ls->k_dim, .v_dim = ls->v_dim,
         .k_stride = k_stride, .v_stride = v_stride, .kv = a->st->in->kv,
         .q = a->q, .q_off = r->q_off, .k_begin = r->begin, .k_end = r->end,
         .scale = hp->attn_scale, .softcap = hp->attn_softcap,
@@ -112,8 +120,8 @@ static void run_segment(const struct attn_run *a, const struct attn_tile *t, int
     for (int i = 0; i < s.n_q; i++) {
         const int tok = t->tok0 + i / a->rep;
         const int pos = a->st->pos[tok];
-        r->q_off[i] = ((size_t)tok * (size_t)hp->n_head + (size_t)(head * a->rep + i % a->rep)) *
-                      (size_t)hp->k_dim;
+        r->q_off[i] = ((size_t)tok * (size_t)ls->n_head + (size_t)(head * a->rep + i % a->rep)) *
+                      (size_t)ls->k_dim;
         r->begin[i] = clamp_key(first_key(a, pos) - s0);
         r->end[i] = clamp_key(pos + 1 - s0);
         if (r->begin[i] >= r->end[i]) {
@@ -125,31 +133,31 @@ static void run_segment(const struct attn_run *a, const struct attn_tile *t, int
 
 static float *out_row(const struct attn_run *a, const struct attn_tile *t, int head, int i)
 {
-    const struct hparams *hp = a->st->hp;
+    const struct layer_shape *ls = a->shape;
     const int tok = t->tok0 + i / a->rep;
 
-    return a->o + ((size_t)tok * (size_t)hp->n_head + (size_t)(head * a->rep + i % a->rep)) *
-                  (size_t)hp->v_dim;
+    return a->o + ((size_t)tok * (size_t)ls->n_head + (size_t)(head * a->rep + i % a->rep)) *
+                  (size_t)ls->v_dim;
 }
 
 /* All segments of one tile and head, folded as they come. */
 static void tile_task(void *arg, int task, int worker)
 {
     const struct attn_run *a = arg;
-    const struct hparams *hp = a->st->hp;
+    const struct layer_shape *ls = a->shape;
     const struct kern *k = a->st->k;
-    const struct attn_tile *t = &a->st->work->tiles[task / hp->n_head_kv];
-    const int head = task % hp->n_head_kv;
-    const struct rows r = rows_carve(hp, work_worker(a->st->work, worker));
+    const struct attn_tile *t = &a->st->work->tiles[task / ls->n_head_kv];
+    const int head = task % ls->n_head_kv;
+    const struct rows r = rows_carve(ls, work_worker(a->st->work, worker));
     const int n_q = t->n_tok * a->rep;
-    const size_t stride = (size_t)kv_stride(hp->v_dim);
+    const size_t stride = (size_t)kv_stride(ls->v_dim);
     int seg0, seg1;
 
     tile_segments(a, t, &seg0, &seg1);
     for (int i = 0; i < n_q; i++) {
         r.m[i] = -INFINITY;
         r.l[i] = 0;
-        for (int d = 0; d < hp->v_dim; d++) {
+        for (int d = 0; d < ls->v_dim; d++) {
             r.o[(size_t)i * stride + (size_t)d] = 0;
         }
     }
@@ -157,39 +165,43 @@ static void tile_task(void *arg, int task, int worker)
         run_segment(a, t, head, seg, &r, r.m_s, r.l_s, r.o_s);
         for (int i = 0; i < n_q; i++) {
             k->attn_fold(&r.m[i], &r.l[i], r.o + (size_t)i * stride, r.m_s[i], r.l_s[i],
-                         r.o_s + (size_t)i * stride, hp->v_dim);
+                         r.o_s + (size_t)i * stride, ls->v_dim);
         }
     }
     for (int i = 0; i < n_q; i++) {
         float *o = r.o + (size_t)i * stride;
-        k->attn_finish(o, r.l[i], hp->v_dim);
-        memcpy(out_row(a, t, head, i), o, (size_t)hp->v_dim * sizeof *o);
+        k->attn_finish(o, r.l[i], ls->v_dim);
+        memcpy(out_row(a, t, head, i), o, (size_t)ls->v_dim * sizeof *o);
     }
 }
 
-/* Place of a segment's partial result: m[n_q], l[n_q], o[n_q][stride] of (tile, head, seg). */
+/* A segment's partial result: m[n_q], l[n_q], o[n_q][stride]. */
+static size_t part_floats(const struct layer_shape *ls)
+{
+    return (size_t)rows_max(ls) * (2 + (size_t)kv_stride(ls->v_dim));
+}
+
+/* Its place for (tile, head, seg). */
 static float *part_of(const struct attn_run *a, int tile_head, int seg)
 {
-    const size_t n_q = (size_t)rows_max(a->st->hp);
-    const size_t each = n_q * (2 + (size_t)kv_stride(a->st->hp->v_dim));
-
-    return a->st->work->part + ((size_t)tile_head * (size_t)a->n_seg + (size_t)seg) * each;
+    return a->st->work->part + ((size_t)tile_head * (size_t)a->n_seg + (size_t)seg) *
+                               part_floats(a->shape);
 }
 
 static void segment_task(void *arg, int task, int worker)
 {
     const struct attn_run *a = arg;
-    const struct hparams *hp = a->st->hp;
+    const struct layer_shape *ls = a->shape;
     const int tile_head = task / a->n_seg;
-    const struct attn_tile *t = &a->st->work->tiles[tile_head / hp->n_head_kv];
-    const struct rows r = rows_carve(hp, work_worker(a->st->work, worker));
+    const struct attn_tile *t = &a->st->work->tiles[tile_head / ls->n_head_kv];
+    const struct rows r = rows_carve(ls, work_worker(a->st->work, worker));
     const int n_q = t->n_tok * a->rep;
     float *part = part_of(a, tile_head, task % a->n_seg);
     int seg0, seg1;
 
     tile_segments(a, t, &seg0, &seg1);
     if (seg0 + task % a->n_seg < seg1) {
-        run_segment(a, t, tile_head % hp->n_head_kv, seg0 + task % a->n_seg, &r, part, part + n_q,
+        run_segment(a, t, tile_head % ls->n_head_kv, seg0 + task % a->n_seg, &r, part, part + n_q,
                     part + 2 * n_q);
     }
 }
@@ -197,26 +209,26 @@ static void segment_task(void *arg, int task, int worker)
 static void fold_task(void *arg, int task, int worker)
 {
     const struct attn_run *a = arg;
-    const struct hparams *hp = a->st->hp;
-    const struct attn_tile *t = &a->st->work->tiles[task / hp->n_head_kv];
+    const struct layer_shape *ls = a->shape;
+    const struct attn_tile *t = &a->st->work->tiles[task / ls->n_head_kv];
     const int n_q = t->n_tok * a->rep;
-    const size_t stride = (size_t)kv_stride(hp->v_dim);
+    const size_t stride = (size_t)kv_stride(ls->v_dim);
     int seg0, seg1;
 
     (void)worker;
     tile_segments(a, t, &seg0, &seg1);
     for (int i = 0; i < n_q; i++) {
         float m = -INFINITY, l = 0;
-        float *o = out_row(a, t, task % hp->n_head_kv, i);
-        for (int d = 0; d < hp->v_dim; d++) {
+        float *o = out_row(a, t, task % ls->n_head_kv, i);
+        for (int d = 0; d < ls->v_dim; d++) {
             o[d] = 0;
         }
         for (int seg = 0; seg < seg1 - seg0; seg++) {
             const float *part = part_of(a, task, seg);
             a->st->k->attn_fold(&m, &l, o, part[i], part[n_q + i],
-                                part + 2 * n_q + (size_t)i * stride, hp->v_dim);
+                                part + 2 * n_q + (size_t)i * stride, ls->v_dim);
         }
-        a->st->k->attn_finish(o, l, hp->v_dim);
+        a->st->k->attn_finish(o, l, ls->v_dim);
     }
 }
 
@@ -246,26 +258,30 @@ static int make_tiles(struct attn_run *a)
 size_t attention_part_floats(const struct hparams *hp, int context_max)
 {
     const size_t n_seg = (size_t)context_max / ATTN_SEGMENT + 1;
+    size_t most = 0;
 
-    return (size_t)hp->n_head_kv * n_seg * (size_t)rows_max(hp) *
-           (2 + (size_t)kv_stride(hp->v_dim));
+    for (int il = 0; il < hp->n_layer; il++) {
+        const size_t floats = (size_t)hp->layer[il].n_head_kv * n_seg * part_floats(&hp->layer[il]);
+        most = floats > most ? floats : most;
+    }
+    return most;
 }
 
 void attention(struct step *st, int il, int il_kv, const float *q, float *o)
 {
     const struct hparams *hp = st->hp;
+    const struct layer_shape *ls = &hp->layer[il];
     struct attn_run a = {
-        .st = st, .q = q, .o = o, .il_kv = il_kv,
+        .st = st, .shape = ls, .q = q, .o = o, .il_kv = il_kv,
         .window = hp->sliding[il] ? hp->window : 0,
-        .rep = hp->n_head / hp->n_head_kv,
+        .rep = ls->n_head / ls->n_head_kv,
     };
     const int workers = pool_size(st->pool);
 
     a.n_seg = make_tiles(&a);
-    const int n_tasks = a.n_tiles * hp->n_head_kv;
-    const size_t part_floats = (size_t)n_tasks * (size_t)a.n_seg * (size_t)rows_max(hp) *
-                               (2 + (size_t)kv_stride(hp->v_dim));
-    if (workers > 1 && n_tasks < 2 * workers && a.n_seg > 1 && part_floats <= st->work->part_cap) {
+    const int n_tasks = a.n_tiles * ls->n_head_kv;
+    const size_t floats = (size_t)n_tasks * (size_t)a.n_seg * part_floats(ls);
+    if (workers > 1 && n_tasks < 2 * workers && a.n_seg > 1 && floats <= st->work->part_cap) {
         pool_run(st->pool, segment_task, &a, n_tasks * a.n_seg);
         pool_run(st->pool, fold_task, &a, n_tasks);
     } else {

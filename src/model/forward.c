@@ -35,16 +35,21 @@ void scratch_release(struct step *st, size_t mark)
 
 /* ---- rows -------------------------------------------------------------------------- */
 
-/* Runs fn for every token, in parallel where that pays. */
-static void each_row(struct step *st, pool_fn *fn, void *arg)
+void op_rows(struct step *st, int n, pool_fn *fn, void *arg)
 {
-    if (st->n_tok >= ROW_TASK_MIN) {
-        pool_run(st->pool, fn, arg, st->n_tok);
+    if (n >= ROW_TASK_MIN) {
+        pool_run(st->pool, fn, arg, n);
         return;
     }
-    for (int t = 0; t < st->n_tok; t++) {
-        fn(arg, t, 0);
+    for (int i = 0; i < n; i++) {
+        fn(arg, i, 0);
     }
+}
+
+/* Runs fn for every token. */
+static void each_row(struct step *st, pool_fn *fn, void *arg)
+{
+    op_rows(st, st->n_tok, fn, arg);
 }
 
 struct row_op {
@@ -106,6 +111,7 @@ void op_add(struct step *st, float *x, float *y)
 struct qkv_op {
     struct step *st;
     const struct attn *a;
+    const struct layer_shape *shape;
     const float *rope;     /* NULL: no rotation */
     int n_rot, il_kv;
     float *q, *k, *v;
@@ -114,19 +120,20 @@ struct qkv_op {
 /* Norms the n_head heads of one token. */
 static void norm_heads(const struct qkv_op *op, float *x, int n_head, const float *w)
 {
-    const struct hparams *hp = op->st->hp;
     const struct kern *k = op->st->k;
-    const size_t dim = (size_t)hp->k_dim;
+    const float eps = op->st->hp->norm_eps;
+    const int k_dim = op->shape->k_dim;
+    const size_t dim = (size_t)k_dim;
 
     if (op->a->qk_norm == QK_WHOLE) {
-        k->rmsnorm(x, x, w, n_head * hp->k_dim, hp->norm_eps);
+        k->rmsnorm(x, x, w, n_head * k_dim, eps);
         return;
     }
     for (size_t h = 0; h < (size_t)n_head; h++) {
         if (op->a->qk_norm == QK_HEAD_LN) {
-            k->layernorm(x + h * dim, x + h * dim, w + h * dim, NULL, hp->k_dim, hp->norm_eps);
+            k->layernorm(x + h * dim, x + h * dim, w + h * dim, NULL, k_dim, eps);
         } else {
-            k->rmsnorm(x + h * dim, x + h * dim, w, hp->k_dim, hp->norm_eps);
+            k->rmsnorm(x + h * dim, x + h * dim, w, k_dim, eps);
         }
     }
 }
@@ -141,7 +148,7 @@ static void finish_heads(const struct qkv_op *op, int t, float *x, int n_head, c
     }
     for (int h = 0; op->rope && h < n_head; h++) {
         (st->rope_pairs ? st->k->rope_pairs : st->k->rope_halves)(
-            x + (size_t)h * (size_t)st->hp->k_dim, op->rope + (size_t)t * (size_t)op->n_rot,
+            x + (size_t)h * (size_t)op->shape->k_dim, op->rope + (size_t)t * (size_t)op->n_rot,
             op->n_rot);
     }
 }
@@ -152,13 +159,13 @@ static float temperature(const struct hparams *hp, int pos)
     return (float)(1 + (double)hp->temp_scale * rope_log(1 + (double)(pos / hp->temp_context)));
 }
 
-/* Stores one token's heads into its page: dst is the first head's row. */
-static void store_heads(const struct step *st, char *dst, const float *x, int dim)
+/* Stores one token's n_head heads into its page: dst is the first head's row. */
+static void store_heads(const struct step *st, char *dst, const float *x, int n_head, int dim)
 {
     const size_t stride = (size_t)kv_stride(dim);
     const size_t head_bytes = KV_PAGE * stride * kv_elem_bytes(st->in->kv);
 
-    for (int h = 0; h < st->hp->n_head_kv; h++, x += dim, dst += head_bytes) {
+    for (int h = 0; h < n_head; h++, x += dim, dst += head_bytes) {
         if (st->in->kv == KV_F32) {
             memcpy(dst, x, (size_t)dim * sizeof *x);
         } else {
@@ -172,32 +179,34 @@ static void qkv_row(void *arg, int t, int worker)
     const struct qkv_op *op = arg;
     const struct step *st = op->st;
     const struct hparams *hp = st->hp;
+    const struct layer_shape *l = op->shape;
     const size_t elem = kv_elem_bytes(st->in->kv);
     const struct step_seq *seq = &st->in->seq[st->seq[t]];
     const int pos = st->pos[t];
     char *page = seq->pages[(size_t)op->il_kv * (size_t)seq->page_stride + (size_t)(pos / KV_PAGE)];
-    float *q = op->q + (size_t)t * (size_t)(hp->n_head * hp->k_dim);
-    float *k = op->k + (size_t)t * (size_t)(hp->n_head_kv * hp->k_dim);
-    const float *v = op->v + (size_t)t * (size_t)(hp->n_head_kv * hp->v_dim);
-    const size_t keys = (size_t)hp->n_head_kv * KV_PAGE * (size_t)kv_stride(hp->k_dim) * elem;
+    float *q = op->q + (size_t)t * (size_t)(l->n_head * l->k_dim);
+    float *k = op->k + (size_t)t * (size_t)(l->n_head_kv * l->k_dim);
+    const float *v = op->v + (size_t)t * (size_t)(l->n_head_kv * l->v_dim);
+    const size_t keys = (size_t)l->n_head_kv * KV_PAGE * (size_t)kv_stride(l->k_dim) * elem;
     const size_t slot = (size_t)(pos % KV_PAGE);
 
     (void)worker;
-    finish_heads(op, t, q, hp->n_head, op->a->q_norm);
-    finish_heads(op, t, k, hp->n_head_kv, op->a->k_norm);
+    finish_heads(op, t, q, l->n_head, op->a->q_norm);
+    finish_heads(op, t, k, l->n_head_kv, op->a->k_norm);
     if (hp->temp_scale != 0) {
-        st->k->scale(q, temperature(hp, pos), hp->n_head * hp->k_dim);
+        st->k->scale(q, temperature(hp, pos), l->n_head * l->k_dim);
     }
-    store_heads(st, page + slot * (size_t)kv_stride(hp->k_dim) * elem, k, hp->k_dim);
-    store_heads(st, page + keys + slot * (size_t)kv_stride(hp->v_dim) * elem, v, hp->v_dim);
+    store_heads(st, page + slot * (size_t)kv_stride(l->k_dim) * elem, k, l->n_head_kv, l->k_dim);
+    store_heads(st, page + keys + slot * (size_t)kv_stride(l->v_dim) * elem, v, l->n_head_kv,
+                l->v_dim);
 }
 
 void attn_block(struct step *st, const struct attn *a, int il, int il_kv, const float *h, float *y)
 {
     const struct hparams *hp = st->hp;
     const size_t mark = scratch_mark(st);
-    const int n_q = hp->n_head * hp->k_dim, n_k = hp->n_head_kv * hp->k_dim;
-    const int n_v = hp->n_head_kv * hp->v_dim, n_o = hp->n_head * hp->v_dim;
+    const int n_q = dim_size(hp, il, DIM_Q), n_k = dim_size(hp, il, DIM_K);
+    const int n_v = dim_size(hp, il, DIM_V), n_o = dim_size(hp, il, DIM_ATT);
     float *q = scratch_rows(st, n_q), *k = scratch_rows(st, n_k), *v = scratch_rows(st, n_v);
     float *o = scratch_rows(st, n_o);
     const struct product qkv[] = {
@@ -207,7 +216,8 @@ void attn_block(struct step *st, const struct attn *a, int il, int il_kv, const 
     };
     const struct product out = { &a->out, a->out_bias, y, (size_t)hp->n_embd };
     const int kind = hp->rope_of[il];
-    struct qkv_op op = { .st = st, .a = a, .il_kv = il_kv, .q = q, .k = k, .v = v };
+    struct qkv_op op = { .st = st, .a = a, .shape = &hp->layer[il], .il_kv = il_kv,
+                         .q = q, .k = k, .v = v };
 
     if (kind != ROPE_NONE) {
         op.rope = st->rope[kind];
@@ -291,11 +301,12 @@ void mlp_plain(struct step *st, const struct mlp *m, enum unary_fn fn, const flo
 
 /* ---- layers of the usual kind --------------------------------------------------------- */
 
-bool layer_finish(void *layer, const struct hparams *hp, slm_error *err)
+bool layer_finish(void *layer, const struct hparams *hp, int il, slm_error *err)
 {
     struct attn *a = &((struct layer *)layer)->attn;
     struct mlp *m = &((struct layer *)layer)->mlp;
-    const int n_q = dim_size(hp, DIM_Q), n_k = dim_size(hp, DIM_K), n_v = dim_size(hp, DIM_V);
+    const int n_q = dim_size(hp, il, DIM_Q), n_k = dim_size(hp, il, DIM_K);
+    const int n_v = dim_size(hp, il, DIM_V), n_ff = dim_size(hp, il, DIM_FF);
 
     if (a->qkv.rows) {
         if (a->q.rows || a->k.rows || a->v.rows) {
@@ -312,21 +323,28 @@ bool layer_finish(void *layer, const struct hparams *hp, slm_error *err)
         a->v_bias = a->qkv_bias + n_q + n_k;
     }
     if (m->gate_up.rows) {
-        weight_slice(&m->gate, &m->gate_up, 0, hp->n_ff);
-        weight_slice(&m->up, &m->gate_up, hp->n_ff, hp->n_ff);
+        weight_slice(&m->gate, &m->gate_up, 0, n_ff);
+        weight_slice(&m->up, &m->gate_up, n_ff, n_ff);
     }
     return true;
 }
 
-void layer_each_weight(void *layer, void (*fn)(void *arg, struct weight *w), void *arg)
+void layer_each_weight(void *layer, const struct hparams *hp,
+                       void (*fn)(void *arg, struct weight *w), void *arg)
 {
     struct layer *l = layer;
     struct weight *const all[] = { &l->attn.q, &l->attn.k, &l->attn.v, &l->attn.out,
-                                   &l->mlp.gate, &l->mlp.up, &l->mlp.down };
+                                   &l->mlp.gate, &l->mlp.up, &l->mlp.down, &l->moe.router };
+    struct weight *const stacks[] = { l->moe.gate, l->moe.up, l->moe.gate_up, l->moe.down };
 
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
         if (all[i]->rows) {
             fn(arg, all[i]);
+        }
+    }
+    for (size_t i = 0; i < sizeof stacks / sizeof *stacks; i++) {
+        for (int e = 0; stacks[i] && e < hp->n_expert; e++) {
+            fn(arg, &stacks[i][e]);
         }
     }
 }
@@ -337,12 +355,18 @@ void layer_prenorm(struct step *st, const void *layer, int il, float *x)
     float *h = scratch_rows(st, st->hp->n_embd);
 
     op_norm(st, h, x, l->attn_norm);
-    attn_block(st, &l->attn, il, il, h, h);
+    attn_block(st, &l->attn, il, kv_of(st, il), h, h);
     op_add(st, x, h);
 
     op_norm(st, h, x, l->ffn_norm);
-    mlp_gated(st, &l->mlp, GATE_SILU, h, h);
-    op_add(st, x, h);
+    if (l->moe.router.rows) {
+        float *y = scratch_rows(st, st->hp->n_embd);
+        moe_block(st, &l->moe, GATE_SILU, h, h, y);
+        op_add(st, x, y);
+    } else {
+        mlp_gated(st, &l->mlp, GATE_SILU, h, h);
+        op_add(st, x, h);
+    }
 }
 
 void layer_sandwich(struct step *st, const void *layer, int il, float *x)
@@ -351,7 +375,7 @@ void layer_sandwich(struct step *st, const void *layer, int il, float *x)
     float *h = scratch_rows(st, st->hp->n_embd);
 
     op_norm(st, h, x, l->attn_norm);
-    attn_block(st, &l->attn, il, il, h, h);
+    attn_block(st, &l->attn, il, kv_of(st, il), h, h);
     op_norm(st, h, h, l->post_attn_norm);
     op_add(st, x, h);
 

@@ -46,18 +46,28 @@ struct mlp {
     const float *gate_bias, *up_bias, *down_bias;
 };
 
+/* MLPs of which a router picks a few for every token. */
+struct moe {
+    struct weight router;             /* [n_expert][n_embd]; absent where the layer has none */
+    struct weight *gate, *up, *down;  /* [n_expert] */
+    struct weight *gate_up;           /* in place of gate and up where the file has them fused */
+};
+
 /* A decoder layer with norms before its blocks and, in some architectures, after them. */
 struct layer {
     struct norm attn_norm, ffn_norm, post_attn_norm, post_ffn_norm;
     struct attn attn;
     struct mlp mlp;
+    struct moe moe;
 };
 
 /* Table rows of the parts, for the architectures' own tables. */
 #define ROW(field, name, in, out, need)                                                  \
-    { name, offsetof(struct layer, field), in, out, need, false }
+    { name, offsetof(struct layer, field), in, out, need, false, DIM_NONE }
 #define ROW_FLOATS(field, name, in, out, need)                                           \
-    { name, offsetof(struct layer, field), in, out, need, true }
+    { name, offsetof(struct layer, field), in, out, need, true, DIM_NONE }
+#define ROW_STACK(field, name, in, out, need)                                            \
+    { name, offsetof(struct layer, field), in, out, need, false, DIM_EXPERTS }
 #define ROWS_ATTN_NORM                                                                     \
     ROW(attn_norm.w, "blk.%d.attn_norm.weight", DIM_EMBD, DIM_NONE, NEED)
 #define ROWS_ATTN                                                                          \
@@ -80,18 +90,25 @@ struct layer {
     ROW(post_attn_norm.w, "blk.%d.post_attention_norm.weight", DIM_EMBD, DIM_NONE, NEED),  \
     ROW(post_ffn_norm.w, "blk.%d.post_ffw_norm.weight", DIM_EMBD, DIM_NONE, NEED)
 #define ROWS_MLP                                                                           \
-    ROW(mlp.gate, "blk.%d.ffn_gate.weight", DIM_EMBD, DIM_FF, NEED),                       \
-    ROW(mlp.up, "blk.%d.ffn_up.weight", DIM_EMBD, DIM_FF, NEED),                           \
-    ROW(mlp.down, "blk.%d.ffn_down.weight", DIM_FF, DIM_EMBD, NEED),                       \
+    ROW(mlp.gate, "blk.%d.ffn_gate.weight", DIM_EMBD, DIM_FF, NEED_DENSE),                 \
+    ROW(mlp.up, "blk.%d.ffn_up.weight", DIM_EMBD, DIM_FF, NEED_DENSE),                     \
+    ROW(mlp.down, "blk.%d.ffn_down.weight", DIM_FF, DIM_EMBD, NEED_DENSE),                 \
     ROW(mlp.gate_bias, "blk.%d.ffn_gate.bias", DIM_FF, DIM_NONE, MAYBE),                   \
     ROW(mlp.up_bias, "blk.%d.ffn_up.bias", DIM_FF, DIM_NONE, MAYBE),                       \
     ROW(mlp.down_bias, "blk.%d.ffn_down.bias", DIM_EMBD, DIM_NONE, MAYBE)
 
-/* arch.finish and arch.each_weight for struct layer. */
-bool layer_finish(void *layer, const struct hparams *hp, slm_error *err);
-void layer_each_weight(void *layer, void (*fn)(void *arg, struct weight *w), void *arg);
+#define ROWS_MOE                                                                           \
+    ROW(moe.router, "blk.%d.ffn_gate_inp.weight", DIM_EMBD, DIM_EXPERTS, NEED_EXPERTS),    \
+    ROW_STACK(moe.gate, "blk.%d.ffn_gate_exps.weight", DIM_EMBD, DIM_FF_EXP, NEED_EXPERTS),\
+    ROW_STACK(moe.up, "blk.%d.ffn_up_exps.weight", DIM_EMBD, DIM_FF_EXP, NEED_EXPERTS),    \
+    ROW_STACK(moe.down, "blk.%d.ffn_down_exps.weight", DIM_FF_EXP, DIM_EMBD, NEED_EXPERTS)
 
-/* arch.layer of llama and its kin: norm, attention, add, norm, gated MLP, add. */
+/* arch.finish and arch.each_weight for struct layer. */
+bool layer_finish(void *layer, const struct hparams *hp, int il, slm_error *err);
+void layer_each_weight(void *layer, const struct hparams *hp,
+                       void (*fn)(void *arg, struct weight *w), void *arg);
+
+/* arch.layer of llama and its kin: norm, attention, add, norm, gated MLP or experts, add. */
 void layer_prenorm(struct step *st, const void *layer, int il, float *x);
 
 /* arch.layer of Gemma 2 and 3: the same with GELU and a norm after each block as well. */
@@ -107,6 +124,8 @@ void scratch_release(struct step *st, size_t mark);
 
 /* ---- rows ------------------------------------------------------------------------- */
 
+/* Runs fn for n rows, in parallel where that pays. */
+void op_rows(struct step *st, int n, pool_fn *fn, void *arg);
 /* y = norm of x, rows of n_embd; y may be x. */
 void op_norm(struct step *st, float *y, const float *x, struct norm norm);
 /* x += y * residual_scale; y is changed. */
@@ -131,17 +150,30 @@ void matmul(struct step *st, const struct product *p, int n_products, const floa
 
 /* ---- blocks ------------------------------------------------------------------------ */
 
+/* The KV layer of layer il. */
+static inline int kv_of(const struct step *st, int il)
+{
+    return st->hp->layer[il].kv;
+}
+
 /* y = attn_output(attention(q, k, v of h)); extends the keys and values of KV layer il_kv.
  * h, y: [n_tok][n_embd], may be the same. */
 void attn_block(struct step *st, const struct attn *a, int il, int il_kv, const float *h,
                 float *y);
 
-/* Attention proper: q [n_tok][n_head * k_dim] already rotated against the pages of KV layer
+/* Attention proper: q [n_tok][n_head * k_dim] of layer il, already rotated, against the pages of KV layer
  * il_kv, into o [n_tok][n_head * v_dim]. */
 void attention(struct step *st, int il, int il_kv, const float *q, float *o);
 
 /* y = down(f(gate h) * up h); h, y: [n_tok][n_embd], may be the same. */
 void mlp_gated(struct step *st, const struct mlp *m, enum gate_fn fn, const float *h, float *y);
+
+/* y = weighted sum over the experts that the router picks from router_in [n_tok][n_embd] of
+ * down(f(gate x) * up x); x, y: [n_tok][n_embd], y none of the others. */
+void moe_block(struct step *st, const struct moe *m, enum gate_fn fn, const float *router_in,
+               const float *x, float *y);
+/* Scratch floats per token that it takes. */
+int moe_row_floats(const struct hparams *hp);
 
 /* y = down(f(up h)). */
 void mlp_plain(struct step *st, const struct mlp *m, enum unary_fn fn, const float *h, float *y);

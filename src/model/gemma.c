@@ -19,7 +19,7 @@ static void gemma_layer(struct step *st, const void *layer, int il, float *x)
     float *h = scratch_rows(st, st->hp->n_embd);
 
     op_norm(st, h, x, l->attn_norm);
-    attn_block(st, &l->attn, il, il, h, h);
+    attn_block(st, &l->attn, il, kv_of(st, il), h, h);
     op_add(st, x, h);
 
     op_norm(st, h, x, l->ffn_norm);

@@ -54,6 +54,38 @@ bool hparams_int(const struct hparams *hp, const struct gguf *g, const char *suf
     return true;
 }
 
+bool hparams_ints(const struct hparams *hp, const struct gguf *g, const char *suffix, bool required,
+                  int min, int max, int out[LAYER_MAX], slm_error *err)
+{
+    char key[KEY_MAX];
+    const struct gguf_kv *kv = gguf_find(g, key_of(hp, suffix, key));
+
+    if (!kv || kv->type != GGUF_ARR) {
+        int all = out[0];
+        if (!hparams_int(hp, g, suffix, required, min, max, &all, err)) {
+            return false;
+        }
+        for (int il = 0; kv && il < hp->n_layer; il++) {
+            out[il] = all;
+        }
+        return true;
+    }
+    if (!gguf_is_int(kv->elem) || kv->n < (uint64_t)hp->n_layer) {
+        return slm_fail(err, SLM_E_FORMAT,
+                        "%s must be an integer, or an array with one for each of %d layers", key,
+                        hp->n_layer);
+    }
+    for (int il = 0; il < hp->n_layer; il++) {
+        const int64_t v = gguf_int_at(kv, (uint64_t)il);
+        if (v < min || v > max) {
+            return slm_fail(err, SLM_E_FORMAT, "%s of layer %d is %lld, must be %d to %d", key, il,
+                            (long long)v, min, max);
+        }
+        out[il] = (int)v;
+    }
+    return true;
+}
+
 bool hparams_float(const struct hparams *hp, const struct gguf *g, const char *suffix,
                    bool required, float *out, slm_error *err)
 {
@@ -95,6 +127,21 @@ bool hparams_layer_norm(struct hparams *hp, const struct gguf *g, slm_error *err
 {
     hp->layer_norm = true;
     return read_eps(hp, g, "attention.layer_norm_epsilon", err);
+}
+
+bool hparams_experts(struct hparams *hp, const struct gguf *g, slm_error *err)
+{
+    if (!hparams_int(hp, g, "expert_count", false, 0, EXPERT_MAX, &hp->n_expert, err)) {
+        return false;
+    }
+    if (hp->n_expert == 0) {
+        return true;
+    }
+    hp->n_ff_expert = hp->n_ff;
+    return hparams_int(hp, g, "expert_used_count", true, 1, hp->n_expert, &hp->n_expert_used,
+                       err) &&
+           hparams_int(hp, g, "expert_feed_forward_length", false, 1, SIZE_MAX_DIM,
+                       &hp->n_ff_expert, err);
 }
 
 bool hparams_window_all(struct hparams *hp, const struct gguf *g, slm_error *err)
@@ -221,6 +268,44 @@ static bool read_n_vocab(struct hparams *hp, const struct gguf *g, slm_error *er
     return slm_fail(err, SLM_E_FORMAT, "tokenizer.ggml.tokens must be an array of strings");
 }
 
+/* Heads and MLP of every layer; the scalar fields become those of layer 0. */
+static bool read_layers(struct hparams *hp, const struct gguf *g, slm_error *err)
+{
+    int n_ff[LAYER_MAX] = { 0 }, n_head[LAYER_MAX] = { 0 }, n_head_kv[LAYER_MAX];
+
+    if (!hparams_ints(hp, g, "feed_forward_length", true, 1, SIZE_MAX_DIM, n_ff, err) ||
+        !hparams_ints(hp, g, "attention.head_count", true, 1, 4096, n_head, err)) {
+        return false;
+    }
+    memcpy(n_head_kv, n_head, sizeof n_head);
+    if (!hparams_ints(hp, g, "attention.head_count_kv", false, 1, 4096, n_head_kv, err)) {
+        return false;
+    }
+    hp->n_ff = n_ff[0];
+    hp->n_head = n_head[0];
+    hp->n_head_kv = n_head_kv[0];
+    hp->k_dim = hp->n_embd / hp->n_head;
+    hp->v_dim = hp->k_dim;
+    if (!hparams_int(hp, g, "attention.key_length", false, 1, 1024, &hp->k_dim, err) ||
+        !hparams_int(hp, g, "attention.value_length", false, 1, 1024, &hp->v_dim, err)) {
+        return false;
+    }
+    hp->n_kv_layer = hp->n_layer;
+    for (int il = 0; il < hp->n_layer; il++) {
+        if (n_head[il] % n_head_kv[il] != 0) {
+            return slm_fail(err, SLM_E_FORMAT,
+                            "%s.attention.head_count is %d, not a multiple of head_count_kv %d",
+                            hp->arch, n_head[il], n_head_kv[il]);
+        }
+        hp->layer[il] = (struct layer_shape){
+            .n_head = n_head[il], .n_head_kv = n_head_kv[il], .k_dim = hp->k_dim,
+            .v_dim = hp->v_dim, .n_ff = n_ff[il], .kv = il,
+        };
+        hp->kv_owner[il] = (uint16_t)il;
+    }
+    return true;
+}
+
 bool hparams_read(struct hparams *hp, const struct gguf *g, const char *arch, slm_error *err)
 {
     bool causal = true;
@@ -239,22 +324,8 @@ bool hparams_read(struct hparams *hp, const struct gguf *g, const char *arch, sl
     if (!hparams_int(hp, g, "context_length", true, 1, INT32_MAX, &hp->context_max, err) ||
         !hparams_int(hp, g, "embedding_length", true, 1, SIZE_MAX_DIM, &hp->n_embd, err) ||
         !hparams_int(hp, g, "block_count", true, 1, LAYER_MAX, &hp->n_layer, err) ||
-        !hparams_int(hp, g, "feed_forward_length", true, 1, SIZE_MAX_DIM, &hp->n_ff, err) ||
-        !hparams_int(hp, g, "attention.head_count", true, 1, 4096, &hp->n_head, err)) {
+        !read_layers(hp, g, err)) {
         return false;
-    }
-    hp->n_head_kv = hp->n_head;
-    hp->k_dim = hp->n_embd / hp->n_head;
-    hp->v_dim = hp->k_dim;
-    if (!hparams_int(hp, g, "attention.head_count_kv", false, 1, hp->n_head, &hp->n_head_kv, err) ||
-        !hparams_int(hp, g, "attention.key_length", false, 1, 1024, &hp->k_dim, err) ||
-        !hparams_int(hp, g, "attention.value_length", false, 1, 1024, &hp->v_dim, err)) {
-        return false;
-    }
-    if (hp->n_head % hp->n_head_kv != 0) {
-        return slm_fail(err, SLM_E_FORMAT,
-                        "%s.attention.head_count is %d, not a multiple of head_count_kv %d", arch,
-                        hp->n_head, hp->n_head_kv);
     }
     if (hp->k_dim < 2 || hp->k_dim > 1024) {
         return slm_fail(err, SLM_E_FORMAT, "the head size is %d, must be 2 to 1024", hp->k_dim);

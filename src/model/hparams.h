@@ -6,17 +6,29 @@
 #include "gguf/gguf.h"
 #include "kern/rope.h"
 
-enum { LAYER_MAX = 512 };
+enum { LAYER_MAX = 512, EXPERT_MAX = 1024 };
 
 /* Rotations come in up to two kinds, usually of full-attention and of sliding-window layers;
  * some layers have none. */
 enum { ROPE_FULL, ROPE_SLIDING, ROPE_KINDS, ROPE_NONE = ROPE_KINDS };
 
-struct hparams {
-    char arch[32];           /* prefix of the metadata keys */
-    int n_layer, n_embd, n_ff, n_vocab, context_max;
+/* What may differ from layer to layer. */
+struct layer_shape {
     int n_head, n_head_kv;   /* n_head is a multiple of n_head_kv */
     int k_dim, v_dim;        /* sizes of a key and of a value head */
+    int n_ff;
+    int kv;                  /* the KV layer that it reads, and fills if it has keys of its own */
+};
+
+struct hparams {
+    char arch[32];           /* prefix of the metadata keys */
+    int n_layer, n_embd, n_vocab, context_max;
+    int n_head, n_head_kv, k_dim, v_dim, n_ff; /* of layer 0, and of all unless layer[] differs */
+    struct layer_shape layer[LAYER_MAX];
+    int n_kv_layer;          /* KV layers, usually one per layer */
+    uint16_t kv_owner[LAYER_MAX]; /* a layer with the shape of each KV layer */
+    int n_expert, n_expert_used; /* 0 experts: none */
+    int n_ff_expert;
     float norm_eps;
     bool layer_norm;         /* norms subtract the mean and may have biases; else RMS norms */
     float attn_scale;        /* of q * k; 1 / sqrt(k_dim) unless the architecture differs */
@@ -42,6 +54,13 @@ bool hparams_int(const struct hparams *hp, const struct gguf *g, const char *suf
                  int min, int max, int *out, slm_error *err);
 bool hparams_float(const struct hparams *hp, const struct gguf *g, const char *suffix,
                    bool required, float *out, slm_error *err);
+
+/* The same where layers may differ: an array with a value for each, or one number for all. */
+bool hparams_ints(const struct hparams *hp, const struct gguf *g, const char *suffix, bool required,
+                  int min, int max, int out[LAYER_MAX], slm_error *err);
+
+/* Numbers and sizes of experts; none where the file does not have expert_count. */
+bool hparams_experts(struct hparams *hp, const struct gguf *g, slm_error *err);
 
 /* The attention.layer_norm_rms_epsilon that RMS-norm architectures must have. */
 bool hparams_rms_eps(struct hparams *hp, const struct gguf *g, slm_error *err);

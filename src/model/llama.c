@@ -1,19 +1,12 @@
-/* llama.c - Llama 2 and 3, Mistral-7B, TinyLlama, SmolLM2 and many others. */
+/* llama.c - Llama 2 and 3, Mistral-7B, Mixtral, TinyLlama, SmolLM2 and many others. */
 #include "model/forward.h"
 
 static bool llama_hparams(struct hparams *hp, const struct gguf *g, slm_error *err)
 {
-    int n_expert = 0;
-
-    if (!hparams_rms_eps(hp, g, err) ||
-        !hparams_int(hp, g, "expert_count", false, 0, 65536, &n_expert, err)) {
+    if (!hparams_rms_eps(hp, g, err) || !hparams_experts(hp, g, err)) {
         return false;
     }
-    if (n_expert > 0) {
-        return slm_fail(err, SLM_E_UNSUPPORTED,
-                        "the model has %d experts; mixtures of experts are not supported",
-                        n_expert);
-    }
+    hp->n_ff_expert = hp->n_ff;
     /* A sliding window in the file is not applied: these models are run with full attention. */
     if (hp->rope[ROPE_FULL].n_rot != hp->k_dim) {
         return slm_fail(err, SLM_E_FORMAT, "llama.rope.dimension_count is %d, must be the head "
@@ -22,7 +15,9 @@ static bool llama_hparams(struct hparams *hp, const struct gguf *g, slm_error *e
     return true;
 }
 
-static const struct tensor_row llama_rows[] = { ROWS_ATTN_NORM, ROWS_ATTN, ROWS_FFN_NORM, ROWS_MLP };
+static const struct tensor_row llama_rows[] = {
+    ROWS_ATTN_NORM, ROWS_ATTN, ROWS_FFN_NORM, ROWS_MLP, ROWS_MOE,
+};
 
 const struct arch arch_llama = {
     .name        = "llama",

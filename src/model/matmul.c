@@ -123,6 +123,11 @@ static void product_task(void *arg, int task, int worker)
     } else {
         run_unpacked(s, p, row0, row1, work_worker(s->st->work, worker));
     }
+    if (w->scale != 0) {
+        for (int t = 0; t < s->n_tok; t++) {
+            k->scale(p->y + (size_t)t * p->ldy + row0, w->scale, row1 - row0);
+        }
+    }
     if (p->bias) {
         for (int t = 0; t < s->n_tok; t++) {
             k->add(p->y + (size_t)t * p->ldy + row0, p->bias + row0, row1 - row0);

@@ -52,7 +52,7 @@ static bool bind_all(struct model *m, slm_error *err)
         return false;
     }
     for (int il = 0; il < m->hp.n_layer; il++) {
-        if (m->arch->finish && !m->arch->finish(model_layer(m, il), &m->hp, err)) {
+        if (m->arch->finish && !m->arch->finish(model_layer(m, il), &m->hp, il, err)) {
             return false;
         }
     }
@@ -70,7 +70,7 @@ static void tie_output(struct model *m)
 void model_each_weight(struct model *m, void (*fn)(void *arg, struct weight *w), void *arg)
 {
     for (int il = 0; il < m->hp.n_layer; il++) {
-        m->arch->each_weight(model_layer(m, il), fn, arg);
+        m->arch->each_weight(model_layer(m, il), &m->hp, fn, arg);
     }
     fn(arg, &m->top.output);
 }
@@ -142,7 +142,7 @@ static void init_shape(struct model *m)
     *s = (struct model_shape){
         .arch = m->arch->name, .n_layer = hp->n_layer, .n_embd = hp->n_embd, .n_head = hp->n_head,
         .n_head_kv = hp->n_head_kv, .n_vocab = hp->n_vocab, .context_max = hp->context_max,
-        .n_kv_layer = hp->n_layer,
+        .n_kv_layer = hp->n_kv_layer,
     };
     for (size_t i = 0; i < gguf_n_tensors(m->gguf); i++) {
         const struct gguf_tensor *t = gguf_tensor_at(m->gguf, i);
@@ -203,11 +203,10 @@ const struct model_shape *model_shape(const struct model *m)
 
 size_t model_kv_page_bytes(const struct model *m, int il, enum kv_type kv)
 {
-    const struct hparams *hp = &m->hp;
+    const struct layer_shape *l = &m->hp.layer[m->hp.kv_owner[il]];
 
-    (void)il;
-    return (size_t)hp->n_head_kv * KV_PAGE *
-           (size_t)(kv_stride(hp->k_dim) + kv_stride(hp->v_dim)) * kv_elem_bytes(kv);
+    return (size_t)l->n_head_kv * KV_PAGE *
+           (size_t)(kv_stride(l->k_dim) + kv_stride(l->v_dim)) * kv_elem_bytes(kv);
 }
 
 /* ---- a step ------------------------------------------------------------------------- */

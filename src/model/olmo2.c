@@ -22,10 +22,10 @@ static const struct tensor_row olmo2_rows[] = {
     ROW(attn.k_norm, "blk.%d.attn_k_norm.weight", DIM_K, DIM_NONE, NEED),
 };
 
-static bool olmo2_finish(void *layer, const struct hparams *hp, slm_error *err)
+static bool olmo2_finish(void *layer, const struct hparams *hp, int il, slm_error *err)
 {
     ((struct layer *)layer)->attn.qk_norm = QK_WHOLE;
-    return layer_finish(layer, hp, err);
+    return layer_finish(layer, hp, il, err);
 }
 
 static void olmo2_layer(struct step *st, const void *layer, int il, float *x)
@@ -33,7 +33,7 @@ static void olmo2_layer(struct step *st, const void *layer, int il, float *x)
     const struct layer *l = layer;
     float *h = scratch_rows(st, st->hp->n_embd);
 
-    attn_block(st, &l->attn, il, il, x, h);
+    attn_block(st, &l->attn, il, kv_of(st, il), x, h);
     op_norm(st, h, h, l->post_attn_norm);
     op_add(st, x, h);
 

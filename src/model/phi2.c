@@ -17,7 +17,7 @@ static void phi2_layer(struct step *st, const void *layer, int il, float *x)
     float *h = scratch_rows(st, st->hp->n_embd), *a = scratch_rows(st, st->hp->n_embd);
 
     op_norm(st, h, x, l->attn_norm);
-    attn_block(st, &l->attn, il, il, h, a);
+    attn_block(st, &l->attn, il, kv_of(st, il), h, a);
     op_add(st, x, a);
     mlp_plain(st, &l->mlp, UNARY_GELU, h, h);
     op_add(st, x, h);

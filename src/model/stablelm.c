@@ -13,10 +13,10 @@ static const struct tensor_row stablelm_rows[] = {
     ROWS_MLP,
 };
 
-static bool stablelm_finish(void *layer, const struct hparams *hp, slm_error *err)
+static bool stablelm_finish(void *layer, const struct hparams *hp, int il, slm_error *err)
 {
     ((struct layer *)layer)->attn.qk_norm = QK_HEAD_LN;
-    return layer_finish(layer, hp, err);
+    return layer_finish(layer, hp, il, err);
 }
 
 static void stablelm_layer(struct step *st, const void *layer, int il, float *x)
@@ -25,7 +25,7 @@ static void stablelm_layer(struct step *st, const void *layer, int il, float *x)
     float *h = scratch_rows(st, st->hp->n_embd), *a = scratch_rows(st, st->hp->n_embd);
 
     op_norm(st, h, x, l->attn_norm);
-    attn_block(st, &l->attn, il, il, h, a);
+    attn_block(st, &l->attn, il, kv_of(st, il), h, a);
     op_add(st, x, a);
     if (l->ffn_norm.w) {
         op_norm(st, h, x, l->ffn_norm);

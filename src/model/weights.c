@@ -7,22 +7,27 @@
 
 #include "base/log.h"
 
-int dim_size(const struct hparams *hp, enum dim dim)
+int dim_size(const struct hparams *hp, int il, enum dim dim)
 {
+    const struct layer_shape *l = &hp->layer[il < 0 ? 0 : il];
+
     switch (dim) {
     case DIM_EMBD:  return hp->n_embd;
     case DIM_VOCAB: return hp->n_vocab;
-    case DIM_FF:    return hp->n_ff;
-    case DIM_FF2:   return 2 * hp->n_ff;
-    case DIM_HEADS: return hp->n_head;
-    case DIM_HEADS_KV: return hp->n_head_kv;
-    case DIM_Q:     return hp->n_head * hp->k_dim;
-    case DIM_K:     return hp->n_head_kv * hp->k_dim;
-    case DIM_V:     return hp->n_head_kv * hp->v_dim;
-    case DIM_ATT:   return hp->n_head * hp->v_dim;
-    case DIM_QKV:   return hp->n_head * hp->k_dim + hp->n_head_kv * (hp->k_dim + hp->v_dim);
-    case DIM_HEAD:  return hp->k_dim;
+    case DIM_FF:    return l->n_ff;
+    case DIM_FF2:   return 2 * l->n_ff;
+    case DIM_HEADS: return l->n_head;
+    case DIM_HEADS_KV: return l->n_head_kv;
+    case DIM_Q:     return l->n_head * l->k_dim;
+    case DIM_K:     return l->n_head_kv * l->k_dim;
+    case DIM_V:     return l->n_head_kv * l->v_dim;
+    case DIM_ATT:   return l->n_head * l->v_dim;
+    case DIM_QKV:   return l->n_head * l->k_dim + l->n_head_kv * (l->k_dim + l->v_dim);
+    case DIM_HEAD:  return l->k_dim;
     case DIM_PAIRS: return hp->rope[ROPE_FULL].n_rot / 2;
+    case DIM_EXPERTS: return hp->n_expert;
+    case DIM_FF_EXP:  return hp->n_ff_expert;
+    case DIM_FF2_EXP: return 2 * hp->n_ff_expert;
     case DIM_NONE:
     case DIM_COUNT: break;
     }
@@ -66,16 +71,32 @@ static bool has_fused(const struct binder *b, int il)
     return gguf_find_tensor(b->g, name) != NULL;
 }
 
-static bool check_shape(struct binder *b, const struct gguf_tensor *t, int in, int out)
+static bool is_needed(const struct binder *b, const struct tensor_row *row, int il)
 {
-    if (t->ne[0] == in && t->ne[1] == out && t->ne[2] == 1 && t->ne[3] == 1) {
+    switch (row->need) {
+    case NEED:         return true;
+    case MAYBE:        break;
+    case NEED_UNFUSED: return !has_fused(b, il);
+    case NEED_DENSE:   return b->hp->n_expert == 0;
+    case NEED_EXPERTS: return b->hp->n_expert > 0;
+    }
+    return false;
+}
+
+static bool check_shape(struct binder *b, const struct gguf_tensor *t,
+                        const struct tensor_row *row, int il)
+{
+    const int in = dim_size(b->hp, il, row->in), out = dim_size(b->hp, il, row->out);
+    const int stack = dim_size(b->hp, il, row->stack);
+
+    if (t->ne[0] == in && t->ne[1] == out && t->ne[2] == stack && t->ne[3] == 1) {
         return true;
     }
     b->failed = true;
     return slm_fail(b->err, SLM_E_FORMAT,
-                    "tensor %s has shape %lld x %lld x %lld x %lld, the model needs %d x %d",
+                    "tensor %s has shape %lld x %lld x %lld x %lld, the model needs %d x %d x %d",
                     t->name, (long long)t->ne[0], (long long)t->ne[1], (long long)t->ne[2],
-                    (long long)t->ne[3], in, out);
+                    (long long)t->ne[3], in, out, stack);
 }
 
 static const struct quant_type *check_type(struct binder *b, const struct gguf_tensor *t)
@@ -114,34 +135,79 @@ static bool bind_floats(struct binder *b, const struct gguf_tensor *t,
     return true;
 }
 
+/* The scales beside some matrices, X.scale to X.weight: one, or one per matrix of a stack.
+ * NULL where there are none. */
+static const struct gguf_tensor *find_scales(const struct binder *b, const struct gguf_tensor *t)
+{
+    const size_t n = strlen(t->name);
+    char name[80];
+
+    if (n < 7 || n > 64 || strcmp(t->name + n - 7, ".weight") != 0) {
+        return NULL;
+    }
+    snprintf(name, sizeof name, "%.*s.scale", (int)(n - 7), t->name);
+    const struct gguf_tensor *s = gguf_find_tensor(b->g, name);
+    /* A longer one has a meaning that only the architecture knows. */
+    return s && s->ne[0] == t->ne[2] && s->ne[1] == 1 && s->ne[2] == 1 ? s : NULL;
+}
+
+/* Binds a matrix to *one, or a stack of them to an array at *stack where that is not NULL. */
+static bool bind_matrices(struct binder *b, const struct gguf_tensor *t,
+                          const struct quant_type *type, struct weight **stack, struct weight *one)
+{
+    const struct gguf_tensor *scales = find_scales(b, t);
+    const size_t n = (size_t)t->ne[2];
+    const float *scale = NULL;
+    struct weight *w = one;
+
+    if (stack) {
+        w = *stack = arena_zalloc(b->arena, n * sizeof *w);
+        if (!w) {
+            b->failed = true;
+            return slm_fail_nomem(b->err, t->name);
+        }
+    }
+    if (scales) {
+        const struct quant_type *scale_type = check_type(b, scales);
+        if (!scale_type || !bind_floats(b, scales, scale_type, &scale)) {
+            return false;
+        }
+    }
+    for (size_t i = 0; i < n; i++) {
+        w[i].tensor = t;
+        w[i].type = type;
+        w[i].n_in = (int)t->ne[0];
+        w[i].n_out = (int)t->ne[1];
+        w[i].row_bytes = (size_t)(t->ne[0] / type->block) * (size_t)type->block_bytes;
+        w[i].rows = t->data + i * (size_t)t->ne[1] * w[i].row_bytes;
+        w[i].scale = scale ? scale[i] : 0;
+    }
+    return true;
+}
+
 enum bound { BOUND, ABSENT, MISSING, WRONG };
 
 static enum bound bind_row(struct binder *b, const struct tensor_row *row, void *base, int il)
 {
     char name[64];
 
+    if (row_is_expert(row) && b->hp->n_expert == 0) {
+        return ABSENT;
+    }
     tensor_name(name, row, il);
     const struct gguf_tensor *t = gguf_find_tensor(b->g, name);
     if (!t) {
-        const bool need = row->need == NEED || (row->need == NEED_UNFUSED && !has_fused(b, il));
-        return need ? MISSING : ABSENT;
+        return is_needed(b, row, il) ? MISSING : ABSENT;
     }
     const struct quant_type *type = check_type(b, t);
-    if (!type || !check_shape(b, t, dim_size(b->hp, row->in), dim_size(b->hp, row->out))) {
+    if (!type || !check_shape(b, t, row, il)) {
         return WRONG;
     }
     void *field = (char *)base + row->offset;
     if (row_is_floats(row)) {
         return bind_floats(b, t, type, field) ? BOUND : WRONG;
     }
-    struct weight *w = field;
-    w->tensor = t;
-    w->type = type;
-    w->n_in = (int)t->ne[0];
-    w->n_out = (int)t->ne[1];
-    w->rows = t->data;
-    w->row_bytes = (size_t)(t->ne[0] / type->block) * (size_t)type->block_bytes;
-    return BOUND;
+    return bind_matrices(b, t, type, row->stack == DIM_NONE ? NULL : field, field) ? BOUND : WRONG;
 }
 
 bool weights_bind(struct binder *b, const struct tensor_row *rows, size_t n_rows, void *base)
@@ -198,6 +264,7 @@ void weight_slice(struct weight *out, const struct weight *w, int row0, int n)
     out->n_out = n;
     out->rows = w->rows + (size_t)row0 * w->row_bytes;
     out->row_bytes = w->row_bytes;
+    out->scale = w->scale;
     atomic_init(&out->panels, NULL);
 }
 

@@ -20,6 +20,7 @@ struct weight {
     int n_in, n_out;
     const uint8_t *rows;      /* as in the file; NULL where the tensor is absent */
     size_t row_bytes;
+    float scale;              /* of the product; 0: none */
     _Atomic(const uint8_t *) panels;  /* packed copy, or NULL so far */
 };
 
@@ -41,30 +42,43 @@ enum dim {
     DIM_HEAD,    /* k_dim */
     DIM_HEADS, DIM_HEADS_KV,  /* n_head, n_head_kv */
     DIM_PAIRS,   /* n_rot / 2 */
+    DIM_EXPERTS, /* n_expert */
+    DIM_FF_EXP, DIM_FF2_EXP,  /* n_ff_expert, 2 * n_ff_expert */
     DIM_COUNT
 };
 
-int dim_size(const struct hparams *hp, enum dim dim);
+/* In layer il, or outside the layers (-1). */
+int dim_size(const struct hparams *hp, int il, enum dim dim);
 
 enum weight_need {
     NEED,        /* required */
     MAYBE,       /* absent means: skip that term */
     NEED_UNFUSED,/* required unless attn_qkv of the layer exists */
+    NEED_DENSE,  /* required in models without experts */
+    NEED_EXPERTS,/* required in models with experts */
 };
 
 /* One tensor: where it goes and what shape it must have.  A matrix goes into a struct
- * weight; a vector, and what is marked so, into a const float *, decoded from whatever type. */
+ * weight; a vector, and what is marked so, into a const float *, decoded from whatever type; a
+ * stack of matrices into a struct weight * to as many, in the arena. */
 struct tensor_row {
     const char *name;        /* with %d for the layer in layer tables */
     size_t offset;           /* in the struct that is bound */
     enum dim in, out;
     enum weight_need need;
     bool floats;             /* a table of floats although it has two dimensions */
+    enum dim stack;          /* DIM_NONE, or the number of matrices */
 };
 
 static inline bool row_is_floats(const struct tensor_row *row)
 {
     return row->floats || row->out == DIM_NONE;
+}
+
+/* Whether the model has such a tensor only because of its experts. */
+static inline bool row_is_expert(const struct tensor_row *row)
+{
+    return row->need == NEED_EXPERTS || row->out == DIM_EXPERTS || row->stack == DIM_EXPERTS;
 }
 
 /* The row's name with the layer's number put in. */

@@ -27,16 +27,20 @@ static void *carve(struct carver *c, size_t bytes)
     return p;
 }
 
-/* Floats of the step's row arena: residual and normed rows, then the larger of the two
- * blocks' rows; every piece may be rounded up. */
+/* Floats of the step's row arena: the residual rows and two rows of the layer (its input and,
+ * where blocks stand side by side, one's output), then the larger of the two blocks' rows; every piece may be rounded up. */
 static size_t rows_floats(const struct model *m, size_t n_tok, size_t n_want)
 {
     const struct hparams *hp = &m->hp;
-    const size_t attn = (size_t)(dim_size(hp, DIM_QKV) + dim_size(hp, DIM_ATT));
-    const size_t mlp = 2 * (size_t)hp->n_ff;
     const size_t e = (size_t)hp->n_embd;
+    size_t block = (size_t)moe_row_floats(hp);
 
-    return n_tok * (2 * e + max_size(attn, mlp)) + n_want * e + 8 * 16;
+    for (int il = 0; il < hp->n_layer; il++) {
+        const int attn = dim_size(hp, il, DIM_QKV) + dim_size(hp, il, DIM_ATT);
+        const int mlp = dim_size(hp, il, DIM_FF2);
+        block = max_size(block, (size_t)(attn > mlp ? attn : mlp));
+    }
+    return n_tok * (3 * e + block) + n_want * e + 16 * 16;
 }
 
 static size_t carve_all(struct work *w, const struct model *m, char *base)
