@@ -155,7 +155,7 @@ TEST(chain_equals_the_plain_version)
         p.repeat_penalty = 1;
         p.seed = i + 1;
         struct sampler *s = make(&p, N, ISA_SCALAR);
-        for (size_t pos = 0; pos < 100; pos++) {
+        for (size_t pos = 0; pos < 20; pos++) {
             random_logits(x, N, &rng);
             CHECK_EQ(draw(s, x, history, pos), plain_draw(&p, x, N, pos));
         }
@@ -295,7 +295,7 @@ TEST(draw_depends_on_seed_choice_and_position_only)
 
 TEST(draws_have_the_probabilities)
 {
-    enum { N = 700, DRAWS = 40000 };
+    enum { N = 700, DRAWS = 10000 };
     struct sampler *s = make(&neutral, N, ISA_SCALAR);
     float x[N];
     int count[N] = {0};
@@ -346,7 +346,7 @@ TEST(every_instruction_set_draws_the_same)
     struct sampler *scalar = make(&p, N, ISA_SCALAR);
     for (enum isa isa = ISA_SCALAR; isa <= cpu_isa_best(); isa++) {
         struct sampler *s = make(&p, N, isa);
-        for (size_t pos = 0; pos < 200; pos++) {
+        for (size_t pos = 0; pos < 30; pos++) {
             random_logits(x, N, &rng);
             CHECK_EQ(draw(s, x, history, pos), draw(scalar, x, history, pos));
         }
