@@ -129,7 +129,7 @@ typedef enum slm_log_level {
     SLM_LOG_DEBUG,
     SLM_LOG_INFO,
     SLM_LOG_WARN,
-    SLM_LOG_ERROR,
+    SLM_LOG_ERROR,  /* details of an error that follows and that its message cannot hold */
 } slm_log_level;
 typedef void slm_log_fn(void *arg, slm_log_level level, const char *line);
 

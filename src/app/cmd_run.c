@@ -577,7 +577,10 @@ static int cmd_run(int argc, char **argv)
         return code;
     }
     out_set_quiet(r.o.quiet);
-    if (!read_input(&r, &err) || !run(&r, &err)) {
+    const bool read = read_input(&r, &err);
+    if (read && !r.o.prompt && r.input.len == 0) {
+        code = args_usage(&verb_run, "no prompt; standard input is empty");
+    } else if (!read || !run(&r, &err)) {
         out_flush();
         code = out_fail(&err);
     } else {

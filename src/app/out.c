@@ -15,13 +15,15 @@ static struct {
     int error;          /* errno of the first failed write */
     bool quiet;
     bool progress;      /* a progress line is on the terminal */
+    struct buf detail;  /* of the error that follows */
 } out;
 
 static void log_to_stderr(void *arg, slm_log_level level, const char *line)
 {
     (void)arg;
     if (level == SLM_LOG_ERROR) {
-        out_error("%s", line);
+        buf_clear(&out.detail);
+        buf_puts(&out.detail, line);
     } else if (level == SLM_LOG_WARN) {
         out_note("warning: %s", line);
     }
@@ -179,7 +181,11 @@ void out_set_quiet(bool quiet)
 
 int out_fail(const slm_error *err)
 {
-    out_error("%s", err->msg[0] ? err->msg : slm_code_text(err->code));
+    const char *detail = buf_str(&out.detail);
+
+    out_error("%s%s%s%s", err->msg[0] ? err->msg : slm_code_text(err->code), *detail ? " (" : "",
+              detail, *detail ? ")" : "");
+    buf_deinit(&out.detail);
     return 1;
 }
 

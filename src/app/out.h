@@ -45,7 +45,7 @@ void out_note(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 /* Without notes and warnings. */
 void out_set_quiet(bool quiet);
 
-/* Prints "slm: MESSAGE" and returns 1. */
+/* Prints "slm: MESSAGE" with the details that were logged, on one line; returns 1. */
 int out_fail(const slm_error *err);
 
 /* "12.3 MiB" in one of a few static buffers. */

@@ -246,7 +246,9 @@ bool weights_finish(struct binder *b)
 
     if (ok && b->n_missing > 0) {
         enum { ROOM = 180 };
-        log_line(SLM_LOG_ERROR, "missing tensors: %s", buf_str(&b->missing));
+        if (b->missing.len > ROOM) {
+            log_line(SLM_LOG_ERROR, "missing tensors: %s", buf_str(&b->missing));
+        }
         ok = slm_fail(b->err, SLM_E_FORMAT, "%d tensor%s missing: %.*s%s", b->n_missing,
                       b->n_missing == 1 ? " is" : "s are", ROOM, buf_str(&b->missing),
                       b->missing.len > ROOM ? "..." : "");

@@ -11,6 +11,7 @@ try help frobnicate
 try run
 try run --frobnicate
 try run -Z
+try run models/llama-Q4_0/model.gguf
 try run models/llama-Q4_0/model.gguf a b
 try run models/llama-Q4_0/model.gguf x --temperature
 try run models/llama-Q4_0/model.gguf x --raw=yes
