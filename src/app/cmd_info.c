@@ -93,7 +93,7 @@ static bool collect(struct report *r, slm_error *err)
     const slm_model_params unpacked = { .pack = SLM_PACK_OFF };
     slm_tensor_info t;
 
-    r->engine = slm_engine_new(&(slm_engine_params){ .threads = 1 }, err);
+    r->engine = slm_engine_new(NULL, err);
     r->file = r->engine ? slm_model_open(r->engine, r->o.model, &meta_only, err) : NULL;
     if (!r->file) {
         return false;
