@@ -70,7 +70,7 @@ enum node_kind {
     N_MACRO,      /* name, list: parameters, list2: defaults of the last ones, c: body */
     N_CALLBLOCK,  /* a: call, b: N_MACRO */
     N_FILTERBLOCK,/* a: filters, c: body */
-    N_BLOCK,      /* name, c: body; flag: scoped */
+    N_BLOCK,      /* name, c: body; flag: BLOCK_ bits */
     N_SCOPE,      /* c: body */
     N_AUTOESCAPE, /* a: switch, c: body */
     N_BREAK,
@@ -80,6 +80,7 @@ enum node_kind {
 
 enum { MACRO_CALLER = 1, MACRO_KWARGS = 2, MACRO_VARARGS = 4, MACRO_OWN_CALLER = 8,
        MACRO_ANONYMOUS = 16 };
+enum { BLOCK_SCOPED = 1, BLOCK_REQUIRED = 2 };
 
 /* Arguments of N_CALL, N_FILTER, N_TEST: list positional, list2 N_KEYWORD, b *args,
  * c **kwargs. */
@@ -148,9 +149,8 @@ bool parse_nest(struct parser *p);
 
 /* Expression grammar (jinja_expr.c); all give NULL only after a failure. */
 struct node *parse_expression(struct parser *p, bool with_condexpr);
-struct node *parse_tuple(struct parser *p, bool with_condexpr, const char *end_name,
-                         bool parenthesised);
-struct node *parse_target(struct parser *p, bool with_tuple, const char *end_name, bool with_ns);
+struct node *parse_tuple(struct parser *p, bool with_condexpr, bool parenthesised);
+struct node *parse_target(struct parser *p, bool with_ns);
 struct node *parse_target_name(struct parser *p);
 struct node *parse_filters(struct parser *p, struct node *n, bool start_inline);
 

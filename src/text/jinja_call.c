@@ -114,9 +114,8 @@ static bool bind(struct jrun *r, const struct builtin *fn, const struct args *ar
 struct val call_builtin(struct jrun *r, const struct builtin *fn, struct val self,
                         const struct args *args)
 {
-    struct val a[ARGS_MAX];
+    struct val a[ARGS_MAX] = { self };   /* the others are V_ABSENT, which is 0 */
 
-    a[0] = self;
     if (r->failed || !bind(r, fn, args, a)) {
         return v_none();
     }

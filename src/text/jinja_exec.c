@@ -233,6 +233,10 @@ static void run_block(struct jrun *r, const struct node *n, struct scope *outer)
 {
     struct scope *scope = r->scope;
 
+    if (n->flag & BLOCK_REQUIRED) {
+        run_fail(r, "Required block '%.*s' not found", (int)n->name->n, n->name->s);
+        return;
+    }
     r->scope = scope_new(r, outer);
     scope_set(r, r->scope, r->j->name_super,
               undef_hint(r, "there is no parent block, since no template is extended"));
@@ -242,7 +246,7 @@ static void run_block(struct jrun *r, const struct node *n, struct scope *outer)
 
 static void exec_block(struct jrun *r, const struct node *n)
 {
-    run_block(r, n, n->flag ? r->scope : r->root);
+    run_block(r, n, n->flag & BLOCK_SCOPED ? r->scope : r->root);
 }
 
 struct val call_block(struct jrun *r, const struct node *block, struct scope *scope)

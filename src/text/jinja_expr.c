@@ -300,7 +300,7 @@ static struct node *parse_primary(struct parser *p)
         return parse_float(p);
     case T_LPAREN:
         p->t++;
-        n = parse_tuple(p, true, NULL, true);
+        n = parse_tuple(p, true, true);
         parse_expect(p, T_RPAREN);
         return n;
     case T_LBRACKET:
@@ -378,6 +378,11 @@ static struct node *parse_subscript(struct parser *p, struct node *of)
     parse_expect(p, T_RBRACKET);
     if (items.n == 1) {
         return binary_node(p, N_GETITEM, line, of, items.v[0]);
+    }
+    for (uint32_t i = 0; i < items.n && !p->failed; i++) {
+        if (items.v[i]->kind == N_SLICE) {
+            parse_fail(p, line, "a slice cannot be one of several subscripts");
+        }
     }
     tuple = node_new(p, N_TUPLE, line);
     tuple->list = items.v;
@@ -807,16 +812,14 @@ struct node *parse_expression(struct parser *p, bool with_condexpr)
 
 /* ---- tuples and targets ------------------------------------------------------------- */
 
-static bool tuple_end(const struct parser *p, const char *end_name)
+static bool tuple_end(const struct parser *p)
 {
     enum token_kind kind = p->t->kind;
 
-    return kind == T_VAR_END || kind == T_BLOCK_END || kind == T_RPAREN ||
-           (end_name != NULL && token_is(p->t, end_name));
+    return kind == T_VAR_END || kind == T_BLOCK_END || kind == T_RPAREN;
 }
 
-struct node *parse_tuple(struct parser *p, bool with_condexpr, const char *end_name,
-                         bool parenthesised)
+struct node *parse_tuple(struct parser *p, bool with_condexpr, bool parenthesised)
 {
     struct nodes items = { 0 };
     bool is_tuple = false;
@@ -828,7 +831,7 @@ struct node *parse_tuple(struct parser *p, bool with_condexpr, const char *end_n
         if (items.n > 0) {
             parse_expect(p, T_COMMA);
         }
-        if (tuple_end(p, end_name)) {
+        if (tuple_end(p)) {
             break;
         }
         nodes_push(p, &items, parse_expression(p, with_condexpr));
@@ -881,7 +884,7 @@ static struct node *parse_simple_target(struct parser *p, bool with_ns)
             return NULL;
         }
         p->t++;
-        n = parse_target(p, true, NULL, with_ns);
+        n = parse_target(p, with_ns);
         parse_expect(p, T_RPAREN);
         p->nest--;
         return n;
@@ -913,21 +916,18 @@ static struct node *parse_simple_target(struct parser *p, bool with_ns)
     return parse_target_name(p);
 }
 
-struct node *parse_target(struct parser *p, bool with_tuple, const char *end_name, bool with_ns)
+struct node *parse_target(struct parser *p, bool with_ns)
 {
     struct nodes items = { 0 };
     int line = p->t->line;
     bool is_tuple = false;
     struct node *n;
 
-    if (!with_tuple) {
-        return parse_simple_target(p, with_ns);
-    }
     while (!p->failed) {
         if (items.n > 0) {
             parse_expect(p, T_COMMA);
         }
-        if (items.n > 0 && (tuple_end(p, end_name) || p->t->kind == T_ASSIGN)) {
+        if (items.n > 0 && tuple_end(p)) {
             break;
         }
         nodes_push(p, &items, parse_simple_target(p, with_ns));

@@ -192,6 +192,10 @@ static bool lex_comment(struct lexer *x, size_t sign_len)
             return true;
         }
     }
+    if (x->pos + 2 + sign_len == x->n) {
+        x->pos = x->n;   /* a comment that opens at the very end is let through */
+        return true;
+    }
     return lex_fail(x, "Missing end of comment tag");
 }
 
@@ -213,7 +217,7 @@ static bool lex_raw(struct lexer *x, size_t begin_len)
             return true;
         }
     }
-    return lex_fail(x, "Missing end of raw directive");
+    return x->pos == x->n || lex_fail(x, "Missing end of raw directive");
 }
 
 /* ---- inside tags -------------------------------------------------------------------- */

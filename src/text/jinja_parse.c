@@ -279,7 +279,7 @@ static struct node *parse_if(struct parser *p, struct node *n)
     struct node *branch = n;
 
     while (!p->failed) {
-        branch->a = parse_tuple(p, false, NULL, false);
+        branch->a = parse_tuple(p, false, false);
         branch->b = parse_block_body(p, end_if);
         if (branch != n) {
             node_done(p, branch);
@@ -324,7 +324,7 @@ static struct node *parse_for(struct parser *p, struct node *n)
     struct inside old;
     struct nodes bodies = { 0 };
 
-    n->a = parse_target(p, true, "in", false);
+    n->a = parse_target(p, false);
     if (!p->failed && target_has(n->a, p->j->name_loop)) {
         parse_fail(p, n->line, "Can't assign to special loop variable in for-loop target");
     }
@@ -333,7 +333,7 @@ static struct node *parse_for(struct parser *p, struct node *n)
 
         parse_fail(p, p->t->line, "expected token 'in', got '%s'", token_text(p->t, text));
     }
-    n->b = parse_tuple(p, false, "recursive", false);
+    n->b = parse_tuple(p, false, false);
     if (parse_skip_name(p, "if")) {
         n->c = parse_expression(p, true);
     }
@@ -357,9 +357,9 @@ static struct node *parse_set(struct parser *p, struct node *n)
 {
     struct inside old;
 
-    n->a = parse_target(p, true, NULL, true);
+    n->a = parse_target(p, true);
     if (parse_skip(p, T_ASSIGN)) {
-        n->b = parse_tuple(p, true, NULL, false);
+        n->b = parse_tuple(p, true, false);
         return n;
     }
     n->kind = N_SETBLOCK;
@@ -379,7 +379,7 @@ static struct node *parse_with(struct parser *p, struct node *n)
         if (targets.n > 0) {
             parse_expect(p, T_COMMA);
         }
-        nodes_push(p, &targets, parse_target(p, true, NULL, false));
+        nodes_push(p, &targets, parse_target(p, false));
         parse_expect(p, T_ASSIGN);
         nodes_push(p, &values, parse_expression(p, true));
     }
@@ -419,9 +419,6 @@ static void parse_signature(struct parser *p, struct node *n)
             nodes_push(p, &defaults, parse_expression(p, true));
         } else if (defaults.n > 0) {
             parse_fail(p, p->t->line, "non-default argument follows default argument");
-        } else if (param != NULL && param->name == p->j->name_caller) {
-            parse_fail(p, param->line, "When defining macros or call blocks the special "
-                       "\"caller\" argument must be omitted or be given a default.");
         }
         nodes_push(p, &params, param);
     }
@@ -444,6 +441,10 @@ static void parse_macro_body(struct parser *p, struct node *n, const char *end)
     for (uint32_t i = 0; i < n->n && !p->failed; i++) {
         const struct str *name = n->list[i]->name;
 
+        if (name == p->j->name_caller && (n->flag & MACRO_CALLER) && i + n->n2 < n->n) {
+            parse_fail(p, n->line, "When defining macros or call blocks the special \"caller\" "
+                       "argument must be omitted or be given a default.");
+        }
         n->flag &= name == p->j->name_kwargs ? ~MACRO_KWARGS
                    : name == p->j->name_varargs ? ~MACRO_VARARGS : 0xFF;
     }
@@ -533,14 +534,13 @@ static struct node *parse_block(struct parser *p, struct node *n)
 {
     struct inside old;
     struct node *name = parse_target_name(p);
-    bool required;
 
     if (p->failed) {
         return n;
     }
     n->name = name->name;
-    n->flag = parse_skip_name(p, "scoped");
-    required = parse_skip_name(p, "required");
+    n->flag = parse_skip_name(p, "scoped") ? BLOCK_SCOPED : 0;
+    n->flag |= parse_skip_name(p, "required") ? BLOCK_REQUIRED : 0;
     if (p->t->kind == T_SUB) {
         parse_fail(p, p->t->line, "Block names may not contain hyphens, use an underscore");
         return n;
@@ -549,7 +549,7 @@ static struct node *parse_block(struct parser *p, struct node *n)
     old = go_inside(p, false, 0);
     n->c = parse_simple_body(p, "endblock");
     go_outside(p, old);
-    if (!p->failed && required && !blank(n->c)) {
+    if (!p->failed && (n->flag & BLOCK_REQUIRED) && !blank(n->c)) {
         parse_fail(p, n->line, "Required blocks can only contain comments or whitespace");
     }
     if (!p->failed && p->t->kind == T_NAME && p->t->n == n->name->n &&
@@ -793,7 +793,7 @@ static struct node *parse_body(struct parser *p, const char *const *ends)
             add_output(p, &body, &out, text_node(p, p->t));
             p->t++;
         } else if (parse_skip(p, T_VAR_BEGIN)) {
-            add_output(p, &body, &out, parse_tuple(p, true, NULL, false));
+            add_output(p, &body, &out, parse_tuple(p, true, false));
             parse_expect(p, T_VAR_END);
         } else if (parse_expect(p, T_BLOCK_BEGIN)) {
             out = (struct nodes){ 0 };

@@ -18,7 +18,7 @@
 struct jrun;
 
 enum val_kind {
-    V_ABSENT,  /* no value: a parameter that was not given, the end of an iterator */
+    V_ABSENT = 0,  /* no value: a parameter that was not given, the end of an iterator */
     V_UNDEF,
     V_NONE,
     V_BOOL,
