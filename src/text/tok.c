@@ -197,18 +197,19 @@ static void encode_text(struct tok_call *c, const struct request *r)
  * costs time only, so a failed allocation is no error. */
 static void take_cache(struct tok_call *c, size_t n)
 {
-    enum { WORTH_BYTES = 256 };
+    enum { WORTH_BYTES = 4096 };
 
     c->cache = atomic_exchange(&c->v->tables->cache, NULL);
     if (c->cache == NULL && n >= WORTH_BYTES) {
-        c->cache = mem_zalloc(CACHE_SLOTS, sizeof *c->cache);
+        c->cache = mem_pages(CACHE_SLOTS * sizeof *c->cache);
     }
 }
 
 static void give_cache(struct tok_call *c)
 {
     if (c->cache != NULL) {
-        mem_free(atomic_exchange(&c->v->tables->cache, c->cache));
+        mem_pages_free(atomic_exchange(&c->v->tables->cache, c->cache),
+                       CACHE_SLOTS * sizeof *c->cache);
     }
 }
 

@@ -114,6 +114,8 @@ enum { CACHE_BITS = 14, CACHE_SLOTS = 2 << CACHE_BITS, CACHED_BYTES = 23, CACHED
 struct tok_tables {
     pthread_mutex_t lock;
     _Atomic bool ready;
+    void *pages;             /* of all tables below */
+    size_t pages_bytes;
 
     /* The cache [CACHE_SLOTS] that no call uses at the moment, or NULL. */
     struct cached *_Atomic cache;
@@ -123,6 +125,7 @@ struct tok_tables {
     struct hash_slot *token;
     uint32_t token_mask;
     size_t token_len_max;
+    bool repeats;            /* some text belongs to more than one token */
     uint64_t *token_filter;  /* a bit for each hash, for look-ups that mostly fail */
     uint32_t token_filter_mask;
     const struct vocab *v;

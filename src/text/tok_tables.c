@@ -25,22 +25,8 @@ struct tok_tables *tok_tables_new(const struct vocab *v, slm_error *err)
 
 static void drop(struct tok_tables *t)
 {
-    mem_free(t->token);
-    mem_free(t->token_filter);
-    mem_free(t->merge);
-    mem_free(t->pair);
-    mem_free(t->pair_filter);
-    mem_free(t->byte_pair);
-    mem_free(t->score_rank);
-    mem_free((void *)t->whole);
-    t->token = NULL;
-    t->token_filter = NULL;
-    t->merge = NULL;
-    t->pair = NULL;
-    t->pair_filter = NULL;
-    t->byte_pair = NULL;
-    t->score_rank = NULL;
-    t->whole = NULL;
+    mem_pages_free(t->pages, t->pages_bytes);
+    t->pages = NULL;
 }
 
 void tok_tables_free(struct tok_tables *t)
@@ -49,29 +35,86 @@ void tok_tables_free(struct tok_tables *t)
         return;
     }
     drop(t);
-    mem_free(atomic_load(&t->cache));
+    mem_pages_free(atomic_load(&t->cache), CACHE_SLOTS * sizeof *t->cache);
     pthread_mutex_destroy(&t->lock);
     mem_free(t);
 }
 
-/* Empty slots for n entries, at most two thirds full, and a filter with four bits for each,
- * of which one in ten at most is set. */
-static bool slots_new(size_t n, struct hash_slot **slots, uint32_t *mask, uint64_t **filter,
-                      uint32_t *filter_mask, slm_error *err)
+/* ---- memory --------------------------------------------------------------------------- */
+
+/* Slots for n entries, at most two thirds full. */
+static size_t slots_for(size_t n)
 {
     size_t n_slots = 16;
 
     while (n_slots < n + n / 2) {
         n_slots *= 2;
     }
-    *slots = mem_alloc(n_slots, sizeof **slots);
-    *filter = mem_zalloc(n_slots / 16, sizeof **filter);
-    if (*slots == NULL || *filter == NULL) {
+    return n_slots;
+}
+
+/* Filters have four bits for each slot, of which one in ten at most is set. */
+static size_t filter_words(size_t n_slots)
+{
+    return n_slots / 16;
+}
+
+/* The next piece of the block; only counted while there is no block. */
+static void *carve(struct tok_tables *t, size_t *at, size_t n, size_t size)
+{
+    char *p = t->pages == NULL ? NULL : (char *)t->pages + *at;
+
+    *at += align_up(n * size, 64);  /* n < 2^32 and size <= 12: no overflow */
+    return p;
+}
+
+/* Gives all tables their places and returns the bytes they need. */
+static size_t place(struct tok_tables *t)
+{
+    const struct vocab *v = t->v;
+    size_t n = (size_t)v->n;
+    size_t n_slots = slots_for(n);
+    size_t at = 0;
+
+    t->token = carve(t, &at, n_slots, sizeof *t->token);
+    t->token_filter = carve(t, &at, filter_words(n_slots), sizeof *t->token_filter);
+    t->token_mask = (uint32_t)(n_slots - 1);
+    t->token_filter_mask = (uint32_t)(4 * n_slots - 1);
+    t->whole = carve(t, &at, n, sizeof *t->whole);
+    if (v->kind == VOCAB_SPM) {
+        t->score_rank = carve(t, &at, n, sizeof *t->score_rank);
+        return at;
+    }
+    size_t n_merges = (size_t)v->merges->n;
+
+    n_slots = slots_for(n_merges);
+    t->pair = carve(t, &at, n_slots, sizeof *t->pair);
+    t->pair_filter = carve(t, &at, filter_words(n_slots), sizeof *t->pair_filter);
+    t->pair_mask = (uint32_t)(n_slots - 1);
+    t->pair_filter_mask = (uint32_t)(4 * n_slots - 1);
+    t->merge = carve(t, &at, n_merges, sizeof *t->merge);
+    if (v->kind == VOCAB_BPE) {
+        t->byte_pair = carve(t, &at, BYTE_PAIRS, sizeof *t->byte_pair);
+    }
+    return at;
+}
+
+/* One block of large pages: look-ups jump about in it. */
+static bool allocate(struct tok_tables *t, slm_error *err)
+{
+    t->pages_bytes = place(t);
+    t->pages = mem_pages(t->pages_bytes);
+    if (t->pages == NULL) {
         return slm_fail_nomem(err, "the tables of the tokenizer");
     }
-    memset(*slots, 0xFF, n_slots * sizeof **slots);
-    *mask = (uint32_t)(n_slots - 1);
-    *filter_mask = (uint32_t)(4 * n_slots - 1);
+    place(t);
+    memset(t->token, 0xFF, ((size_t)t->token_mask + 1) * sizeof *t->token);
+    if (t->pair != NULL) {
+        memset(t->pair, 0xFF, ((size_t)t->pair_mask + 1) * sizeof *t->pair);
+    }
+    if (t->byte_pair != NULL) {
+        memset(t->byte_pair, 0xFF, BYTE_PAIRS * sizeof *t->byte_pair);
+    }
     return true;
 }
 
@@ -108,6 +151,7 @@ static bool insert_token(struct tok_tables *t, int32_t id, uint64_t h, slm_error
             struct gguf_str other = tok_key(t->v, (int32_t)slot->value);
 
             if (other.n == key.n && memcmp(other.s, key.s, key.n) == 0) {
+                t->repeats = true;
                 return true;
             }
         }
@@ -121,10 +165,6 @@ static bool build_tokens(struct tok_tables *t, slm_error *err)
     const struct vocab *v = t->v;
     uint64_t hash[BATCH];
 
-    if (!slots_new((size_t)v->n, &t->token, &t->token_mask, &t->token_filter,
-                   &t->token_filter_mask, err)) {
-        return false;
-    }
     t->token_len_max = 0;
     for (int32_t first = 0; first < v->n; first += BATCH) {
         int32_t end = v->n - first < BATCH ? v->n : first + BATCH;
@@ -239,6 +279,17 @@ struct entry {
     struct part left, right, both;
 };
 
+/* Whether the token has this text.  Where texts repeat, only a look-up knows which one counts. */
+static bool token_is(const struct tok_tables *t, int32_t id, const char *s, size_t n)
+{
+    if (t->repeats || id >= t->v->n || !has_key(t->v, id)) {
+        return false;
+    }
+    struct gguf_str key = tok_key(t->v, id);
+
+    return key.n == n && tok_same(key.s, s, n);
+}
+
 static void part_start(const struct tok_tables *t, struct part *p, const char *s, size_t n)
 {
     *p = (struct part){s, n, tok_hash(s, n), -1};
@@ -270,24 +321,35 @@ static void part_find(const struct tok_tables *t, struct part *p)
     p->id = tok_find_hashed(t, p->s, p->n, p->hash);
 }
 
+/* Merges mostly stand in the order of the tokens they give. */
+static void both_find(const struct tok_tables *t, struct part *p, int32_t *last)
+{
+    if (token_is(t, *last, p->s, p->n)) {
+        p->id = *last;
+    } else if (token_is(t, *last + 1, p->s, p->n)) {
+        p->id = *last + 1;
+    } else {
+        p->id = tok_find(t, p->s, p->n);
+    }
+    *last = p->id >= 0 ? p->id : *last;
+}
+
 /* Looks up the tokens of n entries.  Each look-up waits for memory three times, one behind
  * the other; a batch waits for all of them together. */
-static void resolve(const struct tok_tables *t, struct entry *e, size_t n)
+static void resolve(const struct tok_tables *t, struct entry *e, size_t n, int32_t *last)
 {
     for (size_t i = 0; i < n; i++) {
         part_fetch_place(t, &e[i].left);
         part_fetch_place(t, &e[i].right);
-        part_fetch_place(t, &e[i].both);
     }
     for (size_t i = 0; i < n; i++) {
         part_fetch_text(t, &e[i].left);
         part_fetch_text(t, &e[i].right);
-        part_fetch_text(t, &e[i].both);
     }
     for (size_t i = 0; i < n; i++) {
         part_find(t, &e[i].left);
         part_find(t, &e[i].right);
-        part_find(t, &e[i].both);
+        both_find(t, &e[i].both, last);
         __builtin_prefetch(
             &t->pair[(uint32_t)tok_pair_hash(e[i].left.id, e[i].right.id) & t->pair_mask], 1);
     }
@@ -330,6 +392,7 @@ static bool fill_merges(struct tok_tables *t, char *text, slm_error *err)
     size_t n_unusable = 0;
     size_t text_max = 2 * t->token_len_max + 1;
     struct entry e[BATCH];
+    int32_t last = 0;
 
     for (uint32_t rank = 0; rank < kv->n;) {
         size_t n = 0;
@@ -343,13 +406,13 @@ static bool fill_merges(struct tok_tables *t, char *text, slm_error *err)
                 e[n].rank = rank;
                 part_start(t, &e[n].left, s, cut);
                 part_start(t, &e[n].right, s + cut, len - cut);
-                part_start(t, &e[n].both, s, len);
+                e[n].both = (struct part){.s = s, .n = len};
                 n++;
             } else {
                 n_unusable++;
             }
         }
-        resolve(t, e, n);
+        resolve(t, e, n, &last);
         if (!insert_entries(t, e, n, &n_unusable, err)) {
             return false;
         }
@@ -363,23 +426,10 @@ static bool fill_merges(struct tok_tables *t, char *text, slm_error *err)
 
 static bool build_merges(struct tok_tables *t, slm_error *err)
 {
-    size_t n = (size_t)t->v->merges->n;
-
-    if (!slots_new(n, &t->pair, &t->pair_mask, &t->pair_filter, &t->pair_filter_mask, err)) {
-        return false;
-    }
-    t->merge = mem_alloc(n, sizeof *t->merge);
-    if (t->v->kind == VOCAB_BPE) {
-        t->byte_pair = mem_alloc(BYTE_PAIRS, sizeof *t->byte_pair);
-        if (t->byte_pair != NULL) {
-            memset(t->byte_pair, 0xFF, BYTE_PAIRS * sizeof *t->byte_pair);
-        }
-    }
     char *text = mem_alloc(2 * t->token_len_max + 1, BATCH);
-    bool ok = text != NULL && t->merge != NULL &&
-              (t->byte_pair != NULL || t->v->kind != VOCAB_BPE);
+    bool ok = text != NULL ? fill_merges(t, text, err)
+                           : slm_fail_nomem(err, "the merges of the tokenizer");
 
-    ok = ok ? fill_merges(t, text, err) : slm_fail_nomem(err, "the merges of the tokenizer");
     mem_free(text);
     return ok;
 }
@@ -400,19 +450,14 @@ static uint32_t rank_of_score(double score)
     return ~(bits & 0x80000000u ? ~bits : bits | 0x80000000u);
 }
 
-static bool build_scores(struct tok_tables *t, slm_error *err)
+static void build_scores(struct tok_tables *t)
 {
     const struct vocab *v = t->v;
 
-    t->score_rank = mem_alloc((size_t)v->n, sizeof *t->score_rank);
-    if (t->score_rank == NULL) {
-        return slm_fail_nomem(err, "the scores of the tokenizer");
-    }
     for (int32_t id = 0; id < v->n; id++) {
         t->score_rank[id] =
             rank_of_score(v->scores == NULL ? 0.0 : gguf_float_at(v->scores, (uint64_t)id));
     }
-    return true;
 }
 
 /* Notes which bytes stand side by side in a token. */
@@ -442,18 +487,18 @@ static bool build(struct tok_tables *t, slm_error *err)
 {
     const struct vocab *v = t->v;
 
-    if (!build_tokens(t, err)) {
+    if (!allocate(t, err) || !build_tokens(t, err)) {
         return false;
     }
     build_bytes(t);
-    if (v->kind == VOCAB_SPM ? !build_scores(t, err) : !build_merges(t, err)) {
-        return false;
-    }
     if (v->kind != VOCAB_BPE) {
         build_beside(t);
     }
-    t->whole = mem_zalloc((size_t)v->n, sizeof *t->whole);
-    return t->whole != NULL || slm_fail_nomem(err, "the tables of the tokenizer");
+    if (v->kind == VOCAB_SPM) {
+        build_scores(t);
+        return true;
+    }
+    return build_merges(t, err);
 }
 
 bool tok_tables_ready(struct tok_tables *t, slm_error *err)
