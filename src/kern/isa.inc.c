@@ -8,6 +8,7 @@
 #include "kern/ops.inc.c"
 #include "kern/fmat.inc.c"
 #include "kern/attn.inc.c"
+#include "kern/delta.inc.c"
 
 #define FILL_NAME2(isa) ops_##isa##_fill
 #define FILL_NAME(isa) FILL_NAME2(isa)
@@ -21,9 +22,12 @@ void FILL_NAME(V16_ISA)(struct kern *k)
     k->rmsnorm = rmsnorm;
     k->layernorm = layernorm;
     k->add = row_add;
+    k->mul = row_mul;
+    k->l2norm = l2norm;
     k->scale = row_scale;
     k->gate[GATE_SILU] = gate_silu;
     k->gate[GATE_GELU] = gate_gelu;
+    k->gate[GATE_SIGMOID] = gate_sigmoid;
     k->softcap = row_softcap;
     k->rope_pairs = rope_pairs;
     k->rope_halves = rope_halves;
@@ -41,5 +45,7 @@ void FILL_NAME(V16_ISA)(struct kern *k)
     k->attn_segment = attn_segment;
     k->attn_fold = attn_fold;
     k->attn_finish = attn_finish;
+    k->conv_silu = conv_silu;
+    k->delta_rule = delta_rule;
     k->canary = canary;
 }

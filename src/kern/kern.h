@@ -24,7 +24,7 @@ enum { KV_PAGE = 64, ATTN_SEGMENT_PAGES = ATTN_SEGMENT / KV_PAGE };
 enum kv_type { KV_F32, KV_F16 };
 
 /* Gated activations: g[i] = f(g[i]) * u[i]. */
-enum gate_fn { GATE_SILU, GATE_GELU, GATE_FNS };
+enum gate_fn { GATE_SILU, GATE_GELU, GATE_SIGMOID, GATE_FNS };
 
 /* Elementwise functions, for tests and rare uses. */
 enum unary_fn { UNARY_EXP, UNARY_SIGMOID, UNARY_SILU, UNARY_GELU, UNARY_TANH, UNARY_LOG,
@@ -47,6 +47,34 @@ struct attn_seg {
     float *m, *l;              /* out [n_q]: maximum score and sum of weights; -inf and 0 if none */
     float *o;                  /* out: row i at o + i * o_stride, v_dim floats, not normalised */
     size_t o_stride;
+};
+
+/* Taps of a short convolution. */
+enum { CONV_TAPS_MAX = 8 };
+
+/* A causal convolution of each channel by itself, over consecutive tokens of a sequence. */
+struct conv_run {
+    int n_tok;
+    int n;                     /* channels, a multiple of 16 */
+    int taps;                  /* 2..CONV_TAPS_MAX; the last one is for the current token */
+    const float *w;            /* tap j of channel c at w + j * ld_history + c */
+    float *history;            /* the last taps - 1 inputs, oldest first, the same way; updated */
+    size_t ld_history;
+    float *x;                  /* token t at x + t * ldx: input, replaced by the output */
+    size_t ldx;
+};
+
+/* Sixteen value columns of the state of a delta-rule head, over consecutive tokens. */
+struct delta_run {
+    int n_tok;
+    int n;                     /* size of a key, a multiple of 4 */
+    float *state;              /* [n][16]; updated */
+    const float *q, *k;        /* token t at + t * ldqk, n floats */
+    const float *v;            /* token t at + t * ldv, 16 floats */
+    const float *decay, *beta; /* one float of token t at + t * ldg */
+    float *o;                  /* token t at + t * ldo, 16 floats; not v */
+    size_t ldqk, ldv, ldg, ldo;
+    float scale;               /* of the output */
 };
 
 /* y[t * ldy + r] for the n_rows rows at w and tokens t0..t1-1 of the quantised
@@ -92,6 +120,10 @@ struct kern {
     void (*layernorm)(float *y, const float *x, const float *w, const float *b, int n, float eps);
     /* y += x */
     void (*add)(float *y, const float *x, int n);
+    /* y *= x */
+    void (*mul)(float *y, const float *x, int n);
+    /* y = x * (1 / sqrt(sum(x^2) + eps)), the sum as in rmsnorm; y may be x. */
+    void (*l2norm)(float *y, const float *x, int n, float eps);
     /* y *= s */
     void (*scale)(float *y, float s, int n);
     void (*gate[GATE_FNS])(float *g, const float *u, int n);
@@ -115,6 +147,16 @@ struct kern {
     void (*attn_fold)(float *m, float *l, float *o, float m_s, float l_s, const float *o_s, int n);
     /* o *= 1 / l; o = 0 for l = 0 */
     void (*attn_finish)(float *o, float l, int n);
+
+    /* ---- recurrent layers ---- */
+
+    /* x = silu(sum over j of w[j] * input j), a chain of fma from the oldest input to the current
+     * one that starts at 0. */
+    void (*conv_silu)(const struct conv_run *r);
+    /* For each token: s = m * decay; d = (v - sum of s * k) * beta; m = fma(k, d, s);
+     * o = (sum of m * q) * scale.  Sums over rows i are four chains of fma by i mod 4, added as
+     * (0 + 1) + (2 + 3). */
+    void (*delta_rule)(const struct delta_run *r);
 
     /* Whether the float kernels of this tier were compiled as the contract wants. */
     bool (*canary)(void);

@@ -41,6 +41,7 @@ INLINE void gate(float *g, const float *u, int n, v16 (*f)(v16))
 
 static void gate_silu(float *g, const float *u, int n) { gate(g, u, n, v16_silu); }
 static void gate_gelu(float *g, const float *u, int n) { gate(g, u, n, v16_gelu); }
+static void gate_sigmoid(float *g, const float *u, int n) { gate(g, u, n, v16_sigmoid); }
 
 /* One v16 chain over the row; true division and root. */
 static void rmsnorm(float *y, const float *x, const float *w, int n, float eps)

@@ -207,6 +207,9 @@ static bool check_row(struct test *t, int n, float *a, float *b, const float *x,
     BOTH("scale", s->scale(a, 0.37f, n), k->scale(b, 0.37f, n));
     BOTH("gate silu", s->gate[GATE_SILU](a, w, n), k->gate[GATE_SILU](b, w, n));
     BOTH("gate gelu", s->gate[GATE_GELU](a, w, n), k->gate[GATE_GELU](b, w, n));
+    BOTH("gate sigmoid", s->gate[GATE_SIGMOID](a, w, n), k->gate[GATE_SIGMOID](b, w, n));
+    BOTH("mul", s->mul(a, w, n), k->mul(b, w, n));
+    BOTH("l2norm", s->l2norm(a, x, n, 1e-6f), k->l2norm(b, x, n, 1e-6f));
     BOTH("softcap", s->softcap(a, 30, n), k->softcap(b, 30, n));
     BOTH("rope of pairs", s->rope_pairs(a, w, pairs), k->rope_pairs(b, w, pairs));
     BOTH("rope of halves", s->rope_halves(a, w, pairs), k->rope_halves(b, w, pairs));
@@ -305,10 +308,53 @@ static bool check_attention(struct test *t)
     return ok;
 }
 
+/* ---- recurrent layers --------------------------------------------------------------------- */
+
+enum { REC_DIM = 32, REC_TOKENS = 5, REC_TAPS = 4 };
+
+struct rec_state {
+    float state[REC_DIM * 16], o[REC_TOKENS * 16];
+    float history[(REC_TAPS - 1) * REC_DIM], x[REC_TOKENS * REC_DIM];
+};
+
+static bool check_recurrent(struct test *t)
+{
+    struct rec_state a, b;
+    float in[3][REC_TOKENS * REC_DIM], w[REC_TAPS * REC_DIM], gates[2][REC_TOKENS];
+    const struct kern *const ks[] = { t->scalar, t->k };
+
+    memset(&a, 0, sizeof a);
+    fill_floats(t, a.state, REC_DIM * 16, 1);
+    fill_floats(t, a.history, (REC_TAPS - 1) * REC_DIM, 4);
+    fill_floats(t, a.x, REC_TOKENS * REC_DIM, 4);
+    fill_floats(t, in[0], 3 * REC_TOKENS * REC_DIM, 1);
+    fill_floats(t, w, REC_TAPS * REC_DIM, 1);
+    fill_floats(t, gates[0], 2 * REC_TOKENS, 1);
+    b = a;
+    for (int i = 0; i < 2; i++) {
+        struct rec_state *s = i == 0 ? &a : &b;
+        const struct conv_run conv = {
+            .n_tok = REC_TOKENS, .n = REC_DIM, .taps = REC_TAPS, .w = w, .history = s->history,
+            .ld_history = REC_DIM, .x = s->x, .ldx = REC_DIM,
+        };
+        const struct delta_run delta = {
+            .n_tok = REC_TOKENS, .n = REC_DIM, .state = s->state, .q = in[0], .k = in[1],
+            .v = in[2], .decay = gates[0], .beta = gates[1], .o = s->o, .ldqk = REC_DIM,
+            .ldv = REC_DIM, .ldg = 1, .ldo = 16, .scale = 0.17f,
+        };
+        ks[i]->conv_silu(&conv);
+        ks[i]->delta_rule(&delta);
+    }
+    return same(t, "short convolution", a.x, b.x, sizeof a.x) &&
+           same(t, "short convolution", a.history, b.history, sizeof a.history) &&
+           same(t, "delta rule", a.o, b.o, sizeof a.o) &&
+           same(t, "delta rule", a.state, b.state, sizeof a.state);
+}
+
 bool kern_selftest(const struct kern *k, char *what, size_t cap)
 {
     struct test t = { k, kern_get(ISA_SCALAR), { 2026 }, what, cap };
-    bool ok = check_rows(&t) && check_attention(&t);
+    bool ok = check_rows(&t) && check_attention(&t) && check_recurrent(&t);
 
     for (uint32_t id = 0; ok && id < QT_COUNT; id++) {
         ok = check_type(&t, id);

@@ -15,6 +15,7 @@ int kerncheck_dot(const struct kern *scalar, const struct kern *k);
 int kerncheck_ops(const struct kern *scalar, const struct kern *k);
 int kerncheck_fmat(const struct kern *scalar, const struct kern *k);
 int kerncheck_attn(const struct kern *scalar, const struct kern *k);
+int kerncheck_delta(const struct kern *scalar, const struct kern *k);
 
 /* Measures the products and the packing of a tier; type: a name, or NULL for all of
  * them; row_k: weights in a row; matrix_bytes: of the matrix that stands for memory. */

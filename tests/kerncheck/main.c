@@ -52,9 +52,11 @@ enum { ENTRIES_MAX = 2 * QT_COUNT + 32 };
 #define ENTRY(field) { #field, offsetof(struct kern, field) }
 
 static const struct entry fixed_entries[] = {
-    ENTRY(act_quant), ENTRY(pack), ENTRY(rmsnorm), ENTRY(add), ENTRY(scale),
+    ENTRY(act_quant), ENTRY(pack), ENTRY(rmsnorm), ENTRY(layernorm), ENTRY(l2norm),
+    ENTRY(add), ENTRY(mul), ENTRY(scale),
     { "gate silu", offsetof(struct kern, gate[GATE_SILU]) },
     { "gate gelu", offsetof(struct kern, gate[GATE_GELU]) },
+    { "gate sigmoid", offsetof(struct kern, gate[GATE_SIGMOID]) },
     ENTRY(softcap), ENTRY(rope_pairs), ENTRY(rope_halves), ENTRY(to_f16),
     { "exp", offsetof(struct kern, unary[UNARY_EXP]) },
     { "sigmoid", offsetof(struct kern, unary[UNARY_SIGMOID]) },
@@ -64,7 +66,8 @@ static const struct entry fixed_entries[] = {
     { "log", offsetof(struct kern, unary[UNARY_LOG]) },
     { "softplus", offsetof(struct kern, unary[UNARY_SOFTPLUS]) },
     { "erf", offsetof(struct kern, unary[UNARY_ERF]) },
-    ENTRY(max), ENTRY(attn_segment), ENTRY(attn_fold), ENTRY(attn_finish), ENTRY(canary),
+    ENTRY(max), ENTRY(attn_segment), ENTRY(attn_fold), ENTRY(attn_finish),
+    ENTRY(conv_silu), ENTRY(delta_rule), ENTRY(canary),
 };
 
 static int list_entries(struct entry *e)
@@ -142,6 +145,7 @@ static int check_tier(const struct kern *k)
     groups[] = {
         { "integer products", kerncheck_dot }, { "float rows", kerncheck_ops },
         { "float products", kerncheck_fmat }, { "attention", kerncheck_attn },
+        { "recurrent layers", kerncheck_delta },
     };
     int failed = 0;
 

@@ -56,6 +56,15 @@ static void plain_rmsnorm(float *y, const float *x, const float *w, int n, float
     }
 }
 
+static void plain_l2norm(float *y, const float *x, int n, float eps)
+{
+    const float s = 1.0f / sqrtf(plain_dot(x, x, n) + eps);
+
+    for (int i = 0; i < n; i++) {
+        y[i] = x[i] * s;
+    }
+}
+
 static void plain_rope(float *x, const float *cs, int n_rot, int apart, int step)
 {
     for (int j = 0; j < n_rot / 2; j++) {
@@ -87,6 +96,10 @@ static int check_norms(struct rows *r, const struct kern *scalar, const struct k
     k->rmsnorm(r->got.p, r->got.p, w, r->n, 0.0f);
     failed += rows_same(r, k, "rmsnorm in place");
 
+    k->l2norm(r->got.p, x, r->n, 1e-6f);
+    plain_l2norm(r->want.p, x, r->n, 1e-6f);
+    failed += rows_same(r, k, "l2norm by its formula");
+
     const float a = scalar->max(x, r->n), b = k->max(x, r->n);
     failed += !same_floats("max", isa_name(k->isa), &a, &b, 1);
     for (int i = 0; i < r->n; i++) {
@@ -99,6 +112,7 @@ static int check_elementwise(struct rows *r, const struct kern *scalar, const st
 {
     static const char *const names[UNARY_FNS] = { "exp", "sigmoid", "silu", "gelu", "tanh", "log",
                                                   "softplus", "erf" };
+    static const enum unary_fn inner[GATE_FNS] = { UNARY_SILU, UNARY_GELU, UNARY_SIGMOID };
     const float *x = r->x.p, *w = r->w.p;
     int failed = 0;
 
@@ -113,7 +127,7 @@ static int check_elementwise(struct rows *r, const struct kern *scalar, const st
         k->gate[f](r->got.p, w, r->n);
         failed += rows_same(r, k, "gate");
         /* The gate is its function, then one multiplication. */
-        scalar->unary[f == GATE_SILU ? UNARY_SILU : UNARY_GELU](r->want.p, x, r->n);
+        scalar->unary[inner[f]](r->want.p, x, r->n);
         for (int i = 0; i < r->n; i++) {
             ((float *)r->want.p)[i] *= w[i];
         }
@@ -125,6 +139,13 @@ static int check_elementwise(struct rows *r, const struct kern *scalar, const st
     }
     k->add(r->got.p, w, r->n);
     failed += rows_same(r, k, "add");
+
+    rows_copy(r);
+    for (int i = 0; i < r->n; i++) {
+        ((float *)r->want.p)[i] *= w[i];
+    }
+    k->mul(r->got.p, w, r->n);
+    failed += rows_same(r, k, "mul");
 
     rows_copy(r);
     for (int i = 0; i < r->n; i++) {
