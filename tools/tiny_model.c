@@ -74,9 +74,52 @@ static void put_vocab(struct gguf_writer *w)
 
 /* ---- metadata ------------------------------------------------------------------------- */
 
+/* What single architectures need besides, or in place of what the shape says; n > 0 makes an
+ * array. */
+static const struct extra {
+    const char *arch, *suffix;
+    int n;
+    int32_t v[4];
+} extra_keys[] = {
+    { "qwen3moe", "expert_count", 0, { 6 } },
+    { "qwen3moe", "expert_used_count", 0, { 2 } },
+    { "qwen3moe", "expert_feed_forward_length", 0, { 256 } },
+    { "gemma4", "block_count", 0, { 4 } },
+    { "gemma4", "attention.sliding_window_pattern", 4, { 1, 0, 1, 0 } },
+    { "gemma4", "attention.shared_kv_layers", 0, { 2 } },
+    { "gemma4", "attention.head_count_kv", 4, { 2, 1, 2, 1 } },
+    { "gemma4", "attention.key_length", 0, { 128 } },
+    { "gemma4", "attention.value_length", 0, { 128 } },
+    { "gemma4", "attention.key_length_swa", 0, { 64 } },
+    { "gemma4", "attention.value_length_swa", 0, { 64 } },
+    { "gemma4", "embedding_length_per_layer_input", 0, { 256 } },
+    { "gemma4", "expert_count", 0, { 4 } },
+    { "gemma4", "expert_used_count", 0, { 2 } },
+    { "gemma4", "expert_feed_forward_length", 0, { 256 } },
+};
+enum { N_EXTRA = sizeof extra_keys / sizeof *extra_keys };
+
+static void put_extra(struct gguf_writer *w, const struct extra *e)
+{
+    char key[128];
+
+    snprintf(key, sizeof key, "%s.%s", e->arch, e->suffix);
+    if (e->n > 0) {
+        gguf_put_array(w, key, GGUF_I32, e->v, (uint64_t)e->n);
+    } else {
+        gguf_put_u32(w, key, (uint32_t)e->v[0]);
+    }
+}
+
 static void put_key(struct gguf_writer *w, const char *arch, const char *suffix, int value)
 {
     char key[128];
+
+    for (int i = 0; i < N_EXTRA; i++) {
+        if (strcmp(extra_keys[i].arch, arch) == 0 && strcmp(extra_keys[i].suffix, suffix) == 0) {
+            return;
+        }
+    }
 
     snprintf(key, sizeof key, "%s.%s", arch, suffix);
     gguf_put_u32(w, key, (uint32_t)value);
@@ -90,20 +133,9 @@ static void put_float_key(struct gguf_writer *w, const char *arch, const char *s
     gguf_put_f32(w, key, value);
 }
 
-/* What single architectures need besides. */
-static const struct { const char *arch, *suffix; int value; } extra_keys[] = {
-    { "qwen3moe", "expert_count", 6 },
-    { "qwen3moe", "expert_used_count", 2 },
-    { "qwen3moe", "expert_feed_forward_length", 256 },
-};
 
 static void put_metadata(struct gguf_writer *w, const char *arch, const struct tiny_shape *s)
 {
-    for (size_t i = 0; i < sizeof extra_keys / sizeof *extra_keys; i++) {
-        if (strcmp(extra_keys[i].arch, arch) == 0) {
-            put_key(w, arch, extra_keys[i].suffix, extra_keys[i].value);
-        }
-    }
     gguf_put_str(w, "general.architecture", arch, strlen(arch));
     gguf_put_str(w, "general.name", "tiny random", 11);
     put_key(w, arch, "context_length", s->context);
@@ -118,6 +150,11 @@ static void put_metadata(struct gguf_writer *w, const char *arch, const struct t
     put_float_key(w, arch, "attention.layer_norm_rms_epsilon", 1e-5f);
     put_float_key(w, arch, "attention.layer_norm_epsilon", 1e-5f);
     put_float_key(w, arch, "logit_scale", 2);
+    for (int i = 0; i < N_EXTRA; i++) {
+        if (strcmp(extra_keys[i].arch, arch) == 0) {
+            put_extra(w, &extra_keys[i]);
+        }
+    }
     put_vocab(w);
 }
 
@@ -192,9 +229,10 @@ static bool put_tensor(struct maker *m, const struct tensor_row *row, int il, sl
     if (!data) {
         return slm_fail_nomem(err, "a tensor");
     }
-    /* Norms lie around 1, biases around 0; a matrix keeps the size of its input. */
+    /* Norms and other factors lie around 1, biases around 0; a matrix keeps the size of its input. */
     const float size = vector ? 0.2f : 1.7f / (float)__builtin_sqrt((double)ne[0]);
-    const float mean = vector && strstr(name, "norm") ? 1 : 0;
+    const float mean = vector && (strstr(name, "norm") || strstr(name, "rope") ||
+                                  strstr(name, "scale")) ? 1 : 0;
     if (type->unpack) {
         fill_blocks(type, data, bytes, size, &m->rng);
     } else {
@@ -213,13 +251,20 @@ static bool put_all(struct maker *m, const struct arch *arch, slm_error *err)
             return false;
         }
     }
+    for (size_t i = 0; i < arch->n_top_rows; i++) {
+        if (row_applies(&arch->top_rows[i], m->hp) && !put_tensor(m, &arch->top_rows[i], -1, err)) {
+            return false;
+        }
+    }
     for (int il = 0; il < m->hp->n_layer; il++) {
         for (size_t i = 0; i < arch->n_rows; i++) {
             const struct tensor_row *row = &arch->rows[i];
             /* The separate projections stand for the fused ones; optional biases come along. */
-            const bool fused = row->in == DIM_QKV || row->out == DIM_QKV;
-            const bool unused = m->hp->n_expert ? row->need == NEED_DENSE : row_is_expert(row);
-            if (!fused && !unused && !put_tensor(m, row, il, err)) {
+            const bool fused = row->in == DIM_QKV || row->out == DIM_QKV ||
+                               row->out == DIM_FF2_EXP;
+            const bool used = row_applies(row, m->hp) &&
+                              !(row->need == NEED_DENSE && m->hp->n_expert > 0);
+            if (!fused && used && !put_tensor(m, row, il, err)) {
                 return false;
             }
         }

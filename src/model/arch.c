@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-#include "model/model.h"
+#include "model/forward.h"
 
 static const struct arch *const table[] = {
 #define X(name) &arch_##name,
@@ -11,19 +11,16 @@ static const struct arch *const table[] = {
 #undef X
 };
 
-#define ROW(field, name, in, out, need)                                                  \
-    { name, offsetof(struct top, field), in, out, need, false, DIM_NONE }
 const struct tensor_row arch_top_rows[] = {
-    ROW(token_embd, "token_embd.weight", DIM_EMBD, DIM_VOCAB, NEED),
-    ROW(output_norm.w, "output_norm.weight", DIM_EMBD, DIM_NONE, NEED),
-    ROW(output, "output.weight", DIM_EMBD, DIM_VOCAB, MAYBE),
-    ROW(output_norm.b, "output_norm.bias", DIM_EMBD, DIM_NONE, MAYBE),
-    ROW(output_bias, "output.bias", DIM_VOCAB, DIM_NONE, MAYBE),
-    ROW(rope_freqs, "rope_freqs.weight", DIM_PAIRS, DIM_NONE, MAYBE),
-    ROW(rope_long, "rope_factors_long.weight", DIM_PAIRS, DIM_NONE, MAYBE),
-    ROW(rope_short, "rope_factors_short.weight", DIM_PAIRS, DIM_NONE, MAYBE),
+    ROW_TOP(token_embd, "token_embd.weight", DIM_EMBD, DIM_VOCAB, NEED),
+    ROW_TOP(output_norm.w, "output_norm.weight", DIM_EMBD, DIM_NONE, NEED),
+    ROW_TOP(output, "output.weight", DIM_EMBD, DIM_VOCAB, MAYBE),
+    ROW_TOP(output_norm.b, "output_norm.bias", DIM_EMBD, DIM_NONE, MAYBE),
+    ROW_TOP(output_bias, "output.bias", DIM_VOCAB, DIM_NONE, MAYBE),
+    ROW_TOP(rope_freqs, "rope_freqs.weight", DIM_PAIRS, DIM_NONE, MAYBE),
+    ROW_TOP(rope_long, "rope_factors_long.weight", DIM_PAIRS, DIM_NONE, MAYBE),
+    ROW_TOP(rope_short, "rope_factors_short.weight", DIM_PAIRS, DIM_NONE, MAYBE),
 };
-#undef ROW
 const size_t arch_n_top_rows = sizeof arch_top_rows / sizeof *arch_top_rows;
 
 const struct arch *arch_at(size_t i)

@@ -12,7 +12,7 @@
     X(qwen2) X(qwen3)                                                                    \
     X(gemma) X(gemma2) X(gemma3)                                                         \
     X(phi2) X(phi3) X(stablelm) X(olmo2)                                                 \
-    X(qwen3moe)
+    X(qwen3moe) X(gemma4)
 
 struct step;
 
@@ -29,6 +29,9 @@ struct top {
     const float *output_bias;
     const float *rope_freqs;         /* divisors of the rotation frequencies, or NULL */
     const float *rope_long, *rope_short; /* the same for long and short contexts */
+    struct weight layer_embd;        /* rows of n_embd_layer values for each layer */
+    struct weight layer_proj;        /* the same made from the embedding */
+    const float *layer_proj_norm;
 };
 
 struct arch {
@@ -38,6 +41,8 @@ struct arch {
     /* Reads and checks the architecture's own metadata after hparams_read. */
     bool (*hparams)(struct hparams *hp, const struct gguf *g, slm_error *err);
 
+    const struct tensor_row *top_rows; /* besides arch_top_rows, bound into struct top; or NULL */
+    size_t n_top_rows;
     const struct tensor_row *rows;   /* bound into each layer's struct */
     size_t n_rows, layer_size;
 
@@ -47,6 +52,10 @@ struct arch {
     /* Calls fn for every matrix of a layer, for packing. */
     void (*each_weight)(void *layer, const struct hparams *hp,
                         void (*fn)(void *arg, struct weight *w), void *arg);
+
+    /* Runs before the layers, on the embeddings.  Scratch taken here lasts for the step.  May be
+     * NULL. */
+    void (*begin)(struct step *st, float *x);
 
     /* One layer over all tokens of the step: x [n_tok][n_embd], in place. */
     void (*layer)(struct step *st, const void *layer, int il, float *x);

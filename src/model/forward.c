@@ -106,6 +106,28 @@ void op_add(struct step *st, float *x, float *y)
     each_row(st, add_task, &op);
 }
 
+struct scale_op {
+    struct step *st;
+    float *y;
+    float s;
+    int n;
+};
+
+static void scale_task(void *arg, int t, int worker)
+{
+    const struct scale_op *op = arg;
+
+    (void)worker;
+    op->st->k->scale(op->y + (size_t)t * (size_t)op->n, op->s, op->n);
+}
+
+void op_scale(struct step *st, float *y, float s, int n)
+{
+    struct scale_op op = { st, y, s, n };
+
+    each_row(st, scale_task, &op);
+}
+
 /* ---- attention block ---------------------------------------------------------------- */
 
 struct qkv_op {
@@ -186,16 +208,26 @@ static void qkv_row(void *arg, int t, int worker)
     char *page = seq->pages[(size_t)op->il_kv * (size_t)seq->page_stride + (size_t)(pos / KV_PAGE)];
     float *q = op->q + (size_t)t * (size_t)(l->n_head * l->k_dim);
     float *k = op->k + (size_t)t * (size_t)(l->n_head_kv * l->k_dim);
-    const float *v = op->v + (size_t)t * (size_t)(l->n_head_kv * l->v_dim);
+    float *v = op->v + (size_t)t * (size_t)(l->n_head_kv * l->v_dim);
     const size_t keys = (size_t)l->n_head_kv * KV_PAGE * (size_t)kv_stride(l->k_dim) * elem;
     const size_t slot = (size_t)(pos % KV_PAGE);
 
     (void)worker;
     finish_heads(op, t, q, l->n_head, op->a->q_norm);
-    finish_heads(op, t, k, l->n_head_kv, op->a->k_norm);
     if (hp->temp_scale != 0) {
         st->k->scale(q, temperature(hp, pos), l->n_head * l->k_dim);
     }
+    if (!op->a->k.rows) {
+        return;
+    }
+    if (!op->a->v.rows) {
+        memcpy(v, k, (size_t)(l->n_head_kv * l->v_dim) * sizeof *v);
+    }
+    for (int h = 0; op->a->v_norm && h < l->n_head_kv; h++) {
+        float *head = v + (size_t)h * (size_t)l->v_dim;
+        st->k->rmsnorm(head, head, NULL, l->v_dim, hp->norm_eps);
+    }
+    finish_heads(op, t, k, l->n_head_kv, op->a->k_norm);
     store_heads(st, page + slot * (size_t)kv_stride(l->k_dim) * elem, k, l->n_head_kv, l->k_dim);
     store_heads(st, page + keys + slot * (size_t)kv_stride(l->v_dim) * elem, v, l->n_head_kv,
                 l->v_dim);
@@ -223,7 +255,7 @@ void attn_block(struct step *st, const struct attn *a, int il, int il_kv, const 
         op.rope = st->rope[kind];
         op.n_rot = hp->rope[kind].n_rot;
     }
-    matmul(st, qkv, 3, h, (size_t)hp->n_embd, st->n_tok);
+    matmul(st, qkv, a->v.rows ? 3 : a->k.rows ? 2 : 1, h, (size_t)hp->n_embd, st->n_tok);
     each_row(st, qkv_row, &op);
     attention(st, il, il_kv, q, o);
     matmul(st, &out, 1, o, (size_t)n_o, st->n_tok);
@@ -234,19 +266,26 @@ void attn_block(struct step *st, const struct attn *a, int il, int il_kv, const 
 
 struct gate_op {
     struct step *st;
+    enum gate_fn fn;
     float *g;
     const float *u;
+    size_t ldu;
     int n;
-    enum gate_fn fn;
 };
 
 static void gate_row(void *arg, int t, int worker)
 {
     const struct gate_op *op = arg;
-    const size_t at = (size_t)t * (size_t)op->n;
 
     (void)worker;
-    op->st->k->gate[op->fn](op->g + at, op->u + at, op->n);
+    op->st->k->gate[op->fn](op->g + (size_t)t * (size_t)op->n, op->u + (size_t)t * op->ldu, op->n);
+}
+
+void op_gate(struct step *st, enum gate_fn fn, float *g, const float *u, size_t ldu, int n)
+{
+    struct gate_op op = { st, fn, g, u, ldu, n };
+
+    each_row(st, gate_row, &op);
 }
 
 void mlp_gated(struct step *st, const struct mlp *m, enum gate_fn fn, const float *h, float *y)
@@ -260,10 +299,9 @@ void mlp_gated(struct step *st, const struct mlp *m, enum gate_fn fn, const floa
         { &m->up, m->up_bias, u, n_ff },
     };
     const struct product out = { &m->down, m->down_bias, y, (size_t)hp->n_embd };
-    struct gate_op op = { st, g, u, (int)n_ff, fn };
 
     matmul(st, in, 2, h, (size_t)hp->n_embd, st->n_tok);
-    each_row(st, gate_row, &op);
+    op_gate(st, fn, g, u, n_ff, (int)n_ff);
     matmul(st, &out, 1, g, n_ff, st->n_tok);
     scratch_release(st, mark);
 }

@@ -21,6 +21,7 @@ struct step {
     const int *seq;                   /* [n_tok] its sequence */
     const float *rope[ROPE_KINDS];    /* [n_tok][n_rot] cos and sin of each token */
     bool rope_pairs;                  /* which elements of a head a rotation pairs */
+    float *layer_in;                  /* [n_tok][n_layer][n_embd_layer], or NULL */
 };
 
 /* Norms of queries and keys. */
@@ -30,13 +31,16 @@ enum qk_norm {
     QK_WHOLE,     /* RMS over all heads together, a weight [n_head * k_dim] */
 };
 
-/* The projections of an attention block.  Absent biases and norms are NULL. */
+/* The projections of an attention block.  Absent biases and norms are NULL.  Without k the block
+ * reads the keys and values that another layer has stored; without v alone the values are what k
+ * projects. */
 struct attn {
     struct weight q, k, v, out;
     struct weight qkv;                /* where the file has them fused; q, k, v are views of it */
     const float *q_bias, *k_bias, *v_bias, *qkv_bias, *out_bias;
     const float *q_norm, *k_norm;     /* on every head before the rotation, or NULL */
     enum qk_norm qk_norm;             /* what they are */
+    bool v_norm;                      /* RMS over each value head, without a weight */
 };
 
 /* down(f(gate x) * up x), or down(f(up x)) where there is no gate. */
@@ -76,6 +80,8 @@ struct layer {
     ROW(attn.k, "blk.%d.attn_k.weight", DIM_EMBD, DIM_K, NEED_UNFUSED),                    \
     ROW(attn.v, "blk.%d.attn_v.weight", DIM_EMBD, DIM_V, NEED_UNFUSED),                    \
     ROW(attn.out, "blk.%d.attn_output.weight", DIM_ATT, DIM_EMBD, NEED),                   \
+    ROWS_ATTN_BIASES
+#define ROWS_ATTN_BIASES                                                                   \
     ROW(attn.qkv_bias, "blk.%d.attn_qkv.bias", DIM_QKV, DIM_NONE, MAYBE),                  \
     ROW(attn.q_bias, "blk.%d.attn_q.bias", DIM_Q, DIM_NONE, MAYBE),                        \
     ROW(attn.k_bias, "blk.%d.attn_k.bias", DIM_K, DIM_NONE, MAYBE),                        \
@@ -103,6 +109,17 @@ struct layer {
     ROW_STACK(moe.up, "blk.%d.ffn_up_exps.weight", DIM_EMBD, DIM_FF_EXP, NEED_EXPERTS),    \
     ROW_STACK(moe.down, "blk.%d.ffn_down_exps.weight", DIM_FF_EXP, DIM_EMBD, NEED_EXPERTS)
 
+/* Top-level rows of architectures with n_embd_layer. */
+#define ROW_TOP(field, name, in, out, need)                                                \
+    { name, offsetof(struct top, field), in, out, need, false, DIM_NONE }
+#define ROWS_LAYER_IN                                                                      \
+    ROW_TOP(layer_embd, "per_layer_token_embd.weight", DIM_LAYERS, DIM_VOCAB, NEED_LAYER), \
+    ROW_TOP(layer_proj, "per_layer_model_proj.weight", DIM_EMBD, DIM_LAYERS, NEED_LAYER),  \
+    ROW_TOP(layer_proj_norm, "per_layer_proj_norm.weight", DIM_LAYER, DIM_NONE, NEED_LAYER)
+
+/* arch.begin for them: fills step.layer_in. */
+void layer_in_begin(struct step *st, float *x);
+
 /* arch.finish and arch.each_weight for struct layer. */
 bool layer_finish(void *layer, const struct hparams *hp, int il, slm_error *err);
 void layer_each_weight(void *layer, const struct hparams *hp,
@@ -128,6 +145,8 @@ void scratch_release(struct step *st, size_t mark);
 void op_rows(struct step *st, int n, pool_fn *fn, void *arg);
 /* y = norm of x, rows of n_embd; y may be x. */
 void op_norm(struct step *st, float *y, const float *x, struct norm norm);
+/* y *= s, rows of n floats. */
+void op_scale(struct step *st, float *y, float s, int n);
 /* x += y * residual_scale; y is changed. */
 void op_add(struct step *st, float *x, float *y);
 /* One row of op_norm. */
@@ -164,6 +183,9 @@ void attn_block(struct step *st, const struct attn *a, int il, int il_kv, const 
 /* Attention proper: q [n_tok][n_head * k_dim] of layer il, already rotated, against the pages of KV layer
  * il_kv, into o [n_tok][n_head * v_dim]. */
 void attention(struct step *st, int il, int il_kv, const float *q, float *o);
+
+/* g[t] = f(g[t]) * u[t * ldu], rows of n floats. */
+void op_gate(struct step *st, enum gate_fn fn, float *g, const float *u, size_t ldu, int n);
 
 /* y = down(f(gate h) * up h); h, y: [n_tok][n_embd], may be the same. */
 void mlp_gated(struct step *st, const struct mlp *m, enum gate_fn fn, const float *h, float *y);

@@ -29,6 +29,8 @@ struct hparams {
     uint16_t kv_owner[LAYER_MAX]; /* a layer with the shape of each KV layer */
     int n_expert, n_expert_used; /* 0 experts: none */
     int n_ff_expert;
+    int n_embd_layer;        /* size of what every layer gets of each token; 0: nothing */
+    int scratch_floats;      /* per token of a step, that the architecture takes besides */
     float norm_eps;
     bool layer_norm;         /* norms subtract the mean and may have biases; else RMS norms */
     float attn_scale;        /* of q * k; 1 / sqrt(k_dim) unless the architecture differs */
@@ -44,6 +46,12 @@ struct hparams {
     uint8_t rope_of[LAYER_MAX]; /* ROPE_FULL, ROPE_SLIDING or ROPE_NONE */
     struct rope_params rope[ROPE_KINDS];
 };
+
+/* Whether the layer has keys and values of its own, and does not use another layer's. */
+static inline bool layer_owns_kv(const struct hparams *hp, int il)
+{
+    return hp->kv_owner[hp->layer[il].kv] == il;
+}
 
 /* Reads what every architecture has; n_vocab comes from the token list. */
 bool hparams_read(struct hparams *hp, const struct gguf *g, const char *arch, slm_error *err);

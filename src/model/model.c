@@ -47,6 +47,7 @@ static bool bind_all(struct model *m, slm_error *err)
         return slm_fail_nomem(err, "the layers");
     }
     weights_bind(&b, arch_top_rows, arch_n_top_rows, &m->top);
+    weights_bind(&b, m->arch->top_rows, m->arch->n_top_rows, &m->top);
     weights_bind_layers(&b, m->arch->rows, m->arch->n_rows, m->layers, m->arch->layer_size);
     if (!weights_finish(&b)) {
         return false;
@@ -71,6 +72,9 @@ void model_each_weight(struct model *m, void (*fn)(void *arg, struct weight *w),
 {
     for (int il = 0; il < m->hp.n_layer; il++) {
         m->arch->each_weight(model_layer(m, il), &m->hp, fn, arg);
+    }
+    if (m->top.layer_proj.rows) {
+        fn(arg, &m->top.layer_proj);
     }
     fn(arg, &m->top.output);
 }
@@ -328,6 +332,9 @@ bool model_step(struct model *m, struct work *w, const struct step_in *in, float
     float *x = scratch_rows(&st, m->hp.n_embd);
     struct start_op op = { &st, x };
     pool_run(m->pool, start_row, &op, in->n_tok);
+    if (m->arch->begin) {
+        m->arch->begin(&st, x);
+    }
     for (int il = 0; il < m->hp.n_layer; il++) {
         const size_t mark = scratch_mark(&st);
         m->arch->layer(&st, model_layer(m, il), il, x);

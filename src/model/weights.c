@@ -28,6 +28,9 @@ int dim_size(const struct hparams *hp, int il, enum dim dim)
     case DIM_EXPERTS: return hp->n_expert;
     case DIM_FF_EXP:  return hp->n_ff_expert;
     case DIM_FF2_EXP: return 2 * hp->n_ff_expert;
+    case DIM_LAYER:   return hp->n_embd_layer;
+    case DIM_LAYERS:  return hp->n_embd_layer * hp->n_layer;
+    case DIM_ONE:
     case DIM_NONE:
     case DIM_COUNT: break;
     }
@@ -77,6 +80,9 @@ static bool is_needed(const struct binder *b, const struct tensor_row *row, int 
     case NEED:         return true;
     case MAYBE:        break;
     case NEED_UNFUSED: return !has_fused(b, il);
+    case NEED_KV:      return layer_owns_kv(b->hp, il);
+    case NEED_KV_UNFUSED: return layer_owns_kv(b->hp, il) && !has_fused(b, il);
+    case NEED_LAYER:   return b->hp->n_embd_layer > 0;
     case NEED_DENSE:   return b->hp->n_expert == 0;
     case NEED_EXPERTS: return b->hp->n_expert > 0;
     }
@@ -191,7 +197,7 @@ static enum bound bind_row(struct binder *b, const struct tensor_row *row, void 
 {
     char name[64];
 
-    if (row_is_expert(row) && b->hp->n_expert == 0) {
+    if (!row_applies(row, b->hp)) {
         return ABSENT;
     }
     tensor_name(name, row, il);

@@ -44,6 +44,9 @@ enum dim {
     DIM_PAIRS,   /* n_rot / 2 */
     DIM_EXPERTS, /* n_expert */
     DIM_FF_EXP, DIM_FF2_EXP,  /* n_ff_expert, 2 * n_ff_expert */
+    DIM_LAYER,   /* n_embd_layer */
+    DIM_LAYERS,  /* n_embd_layer * n_layer */
+    DIM_ONE,
     DIM_COUNT
 };
 
@@ -54,6 +57,9 @@ enum weight_need {
     NEED,        /* required */
     MAYBE,       /* absent means: skip that term */
     NEED_UNFUSED,/* required unless attn_qkv of the layer exists */
+    NEED_KV,     /* required in layers with keys of their own */
+    NEED_KV_UNFUSED, /* both of these */
+    NEED_LAYER,  /* required in models with n_embd_layer */
     NEED_DENSE,  /* required in models without experts */
     NEED_EXPERTS,/* required in models with experts */
 };
@@ -75,10 +81,13 @@ static inline bool row_is_floats(const struct tensor_row *row)
     return row->floats || row->out == DIM_NONE;
 }
 
-/* Whether the model has such a tensor only because of its experts. */
-static inline bool row_is_expert(const struct tensor_row *row)
+/* Whether a model of this kind has such a tensor at all. */
+static inline bool row_applies(const struct tensor_row *row, const struct hparams *hp)
 {
-    return row->need == NEED_EXPERTS || row->out == DIM_EXPERTS || row->stack == DIM_EXPERTS;
+    const bool expert = row->need == NEED_EXPERTS || row->out == DIM_EXPERTS ||
+                        row->stack == DIM_EXPERTS;
+
+    return !(expert && hp->n_expert == 0) && !(row->need == NEED_LAYER && hp->n_embd_layer == 0);
 }
 
 /* The row's name with the layer's number put in. */

@@ -40,7 +40,7 @@ static size_t rows_floats(const struct model *m, size_t n_tok, size_t n_want)
         const int mlp = dim_size(hp, il, DIM_FF2);
         block = max_size(block, (size_t)(attn > mlp ? attn : mlp));
     }
-    return n_tok * (3 * e + block) + n_want * e + 16 * 16;
+    return n_tok * (3 * e + block + (size_t)hp->scratch_floats) + n_want * e + 16 * 16;
 }
 
 static size_t carve_all(struct work *w, const struct model *m, char *base)
@@ -69,7 +69,9 @@ static size_t carve_all(struct work *w, const struct model *m, char *base)
     w->part_cap = attention_part_floats(hp, w->context_max);
     w->part = carve(&c, w->part_cap * sizeof(float));
     w->worker_bytes = align_up(max_size(max_size(m->group_bytes_max, PACK_BYTES),
-                                        attention_scratch_bytes(hp)), 64);
+                                        max_size(attention_scratch_bytes(hp),
+                                                 (size_t)dim_size(hp, -1, DIM_LAYERS) *
+                                                 sizeof(float))), 64);
     w->worker = carve(&c, w->worker_bytes * (size_t)pool_size(m->pool));
     return c.used;
 }

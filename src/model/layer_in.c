@@ -1,0 +1,41 @@
+/* layer_in.c - what some Gemma models give to every layer of each token: a row of a second
+ * embedding table, mixed with a projection of the first. */
+#include <math.h>
+
+#include "model/forward.h"
+#include "model/load.h"
+#include "model/work.h"
+
+static void layer_in_row(void *arg, int t, int worker)
+{
+    struct step *st = arg;
+    const struct hparams *hp = st->hp;
+    const struct top *top = &st->model->top;
+    const struct kern *k = st->k;
+    const int n = hp->n_embd_layer, n_all = n * hp->n_layer;
+    float *row = st->layer_in + (size_t)t * (size_t)n_all;
+    float *own = work_worker(st->work, worker);
+
+    k->scale(row, 1.0f / sqrtf((float)hp->n_embd), n_all);
+    for (int il = 0; il < hp->n_layer; il++) {
+        float *part = row + (size_t)il * (size_t)n;
+        k->rmsnorm(part, part, top->layer_proj_norm, n, hp->norm_eps);
+    }
+    weight_row(&top->layer_embd, st->in->tok[t], own);
+    k->scale(own, sqrtf((float)n), n_all);
+    k->add(row, own, n_all);
+    k->scale(row, 1.0f / sqrtf(2.0f), n_all);
+}
+
+void layer_in_begin(struct step *st, float *x)
+{
+    const int n_all = st->hp->n_embd_layer * st->hp->n_layer;
+
+    if (n_all == 0) {
+        return;
+    }
+    st->layer_in = scratch_rows(st, n_all);
+    const struct product proj = { &st->model->top.layer_proj, NULL, st->layer_in, (size_t)n_all };
+    matmul(st, &proj, 1, x, (size_t)st->hp->n_embd, st->n_tok);
+    op_rows(st, st->n_tok, layer_in_row, st);
+}
