@@ -115,8 +115,9 @@ INLINE void dot_group_n(enum wtype type, const void *const w[16], const float *c
     v16 acc[V16_TILE_X * 16];
 
     for (int j = 0; j < 16; j += V16_TILE_W(nx)) {
-        dot_tile(type, w + j, V16_TILE_W(nx), x, nx, k, ahead ? ahead + (size_t)j * row_bytes : NULL,
-                 acc + j);
+        const char *next = ahead ? ahead + (size_t)j * row_bytes : NULL;
+
+        dot_tile(type, w + j, V16_TILE_W(nx), x, nx, k, next, acc + j);
     }
     for (int i = 0; i < nx; i++) {
         v16_sum16(acc + i * 16, y + (size_t)i * ldy);

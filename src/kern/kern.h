@@ -30,7 +30,14 @@ enum gate_fn { GATE_SILU, GATE_GELU, GATE_SIGMOID, GATE_FNS };
 enum unary_fn { UNARY_EXP, UNARY_SIGMOID, UNARY_SILU, UNARY_GELU, UNARY_TANH, UNARY_LOG,
                 UNARY_SOFTPLUS, UNARY_ERF, UNARY_FNS };
 
-/* One segment of attention for query rows that share a key-value head. */
+/* One segment of attention for query rows that share a key-value head.
+ *
+ * Per row, positions relative to the segment: the score of a key is one v16 chain over
+ * k_dim and its tree, times scale, then the cap; m the largest score; p = exp(score - m);
+ * l one v16 chain of additions with lane = position mod 16 (0 for keys not seen), and its
+ * tree; o[d] = fma(p, v[d], o[d]) over the keys seen, ascending, from 0.  Rows share loads
+ * and nothing else.  Keys and values that no row sees are not read, their pages may be NULL
+ * (a prefetch may touch the cache lines of a page that is partly seen). */
 struct attn_seg {
     int n_q;                   /* query rows */
     int k_dim, v_dim;          /* head sizes in floats */
@@ -41,9 +48,10 @@ struct attn_seg {
     const size_t *q_off;
     const void *k_page[ATTN_SEGMENT_PAGES];  /* position j of page p: k_page[p] + j * k_stride */
     const void *v_page[ATTN_SEGMENT_PAGES];
-    const int *k_begin, *k_end;/* keys row i sees, relative to the segment: [begin, end) in 0..256 */
+    const int *k_begin, *k_end;/* keys row i sees, relative to the segment: [begin, end) in
+                                * 0..256 */
     float scale;
-    float softcap;             /* s = cap * tanh(s / cap) when not 0 */
+    float softcap;             /* s = cap * tanh(s / cap) when not 0, with a true division */
     float *m, *l;              /* out [n_q]: maximum score and sum of weights; -inf and 0 if none */
     float *o;                  /* out: row i at o + i * o_stride, v_dim floats, not normalised */
     size_t o_stride;
@@ -84,7 +92,9 @@ struct delta_run {
 typedef void kern_mm_fn(const void *w, int k, int n_rows, const void *act, int n_tok, int t0,
                         int t1, float *y, size_t ldy);
 
-/* The same with float weights (rows as in the file) and float activations x[t * ldx]. */
+/* The same with float weights (rows as in the file) and float activations x[t * ldx]: one
+ * v16 chain acc = fma(w, x, acc) over k, both widened exactly, the tail padded by zeros; then
+ * the tree. */
 typedef void kern_fmm_fn(const void *w, int k, int n_rows, const float *x, size_t ldx, int n_tok,
                          float *y, size_t ldy);
 
@@ -113,10 +123,12 @@ struct kern {
 
     /* ---- float rows ---- */
 
-    /* y = x / sqrt(sum(x^2) / n + eps) * w; w may be NULL; y may be x. */
+    /* y = (x * s) * w with s = 1 / sqrt(sum / n + eps), sum a v16 chain of fma(x, x, acc) and its
+     * tree, true division and root; w may be NULL; y may be x. */
     void (*rmsnorm)(float *y, const float *x, const float *w, int n, float eps);
-    /* mean m by v16 sum; variance v of x - m the same way; y = ((x - m) / sqrt(v + eps)) * w + b with
-     * one rounding each, the division as a product with 1 / sqrt; b may be NULL; y may be x. */
+    /* mean m by v16 sum; variance v of x - m the same way; y = ((x - m) / sqrt(v + eps)) * w + b
+     * with one rounding each, the division as a product with 1 / sqrt; b may be NULL; y may be
+     * x. */
     void (*layernorm)(float *y, const float *x, const float *w, const float *b, int n, float eps);
     /* y += x */
     void (*add)(float *y, const float *x, int n);
@@ -126,15 +138,18 @@ struct kern {
     void (*l2norm)(float *y, const float *x, int n, float eps);
     /* y *= s */
     void (*scale)(float *y, float s, int n);
+    /* g = f(g) * u, f as unary. */
     void (*gate[GATE_FNS])(float *g, const float *u, int n);
     /* x = cap * tanh(x / cap) */
     void (*softcap)(float *x, float cap, int n);
     /* Rotates the pairs of one head in place: (x[2j], x[2j+1]) or (x[j], x[j + n_rot/2]).
-     * cs: cos[n_rot/2] then sin[n_rot/2]. */
+     * cs: cos[n_rot/2] then sin[n_rot/2].  (a, b) becomes
+     * (fma(a, c, -(b * s)), fma(b, c, a * s)). */
     void (*rope_pairs)(float *x, const float *cs, int n_rot);
     void (*rope_halves)(float *x, const float *cs, int n_rot);
     /* f32 to f16, nearest even. */
     void (*to_f16)(uint16_t *y, const float *x, int n);
+    /* The functions of math16.h, whose formulas are part of the contract; y may be x. */
     void (*unary[UNARY_FNS])(float *y, const float *x, int n);
     /* Largest value; -inf for n = 0. */
     float (*max)(const float *x, int n);
@@ -143,9 +158,11 @@ struct kern {
 
     void (*attn_segment)(const struct attn_seg *s);
     /* Folds a segment's (m, l, o) of one row into the running (m, l, o): start with m = -inf and
-     * l = 0 and o zero.  A segment with m_s = -inf changes nothing. */
+     * l = 0 and o zero.  A segment with m_s = -inf changes nothing.  t = max(m, m_s),
+     * a = exp(m - t), b = exp(m_s - t), l = fma(l_s, b, l * a), o = fma(o_s, b, o * a).  A single
+     * segment is folded too: the result has no -0 then. */
     void (*attn_fold)(float *m, float *l, float *o, float m_s, float l_s, const float *o_s, int n);
-    /* o *= 1 / l; o = 0 for l = 0 */
+    /* o *= 1 / l, the quotient rounded first; o = 0 for l = 0 */
     void (*attn_finish)(float *o, float l, int n);
 
     /* ---- recurrent layers ---- */

@@ -25,7 +25,7 @@ INLINE v16 v16_poly(v16 x, const float *p, int n)
     return r;
 }
 
-/* e^x, 1 ulp; 0 below EXP_MIN, so never subnormal; infinity from EXP_MAX on, where n
+/* e^x, 1.01 ulp; 0 below EXP_MIN, so never subnormal; infinity from EXP_MAX on, where n
  * becomes 128.
  *
  * x = n ln 2 + r with |r| <= ln 2 / 2; e^r = 1 + (r + r^2 P(r)). */

@@ -22,6 +22,9 @@ int kerncheck_delta(const struct kern *scalar, const struct kern *k);
 void kerncheck_dot_bench(const struct kern *k, const char *type, int row_k,
                          size_t matrix_bytes);
 
+/* Measures the float kernels of a tier. */
+void kerncheck_float_bench(const struct kern *k);
+
 /* Memory whose last byte is the last of a page, with an unreadable page behind:
  * what a kernel reads beyond its input ends the program.  Never NULL. */
 struct guarded {

@@ -1,0 +1,185 @@
+/* bench_float.c - rates of the float kernels of one tier.
+ *
+ * Times are processor time of this thread, the best of several rounds.  Attention is
+ * one key-value head of 4,096 positions in f16, from memory (many layers in turn) and
+ * from cache (one layer of 512 positions again and again). */
+#include <math.h>
+#include <stdlib.h>
+#include <time.h>
+
+#include "base/mem.h"
+#include "floats.h"
+#include "kerncheck.h"
+
+enum { ROUNDS = 5 };
+
+static double now(void)
+{
+    struct timespec t;
+
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+}
+
+static void *checked(void *p)
+{
+    if (p == NULL) {
+        fprintf(stderr, "kerncheck: not enough memory for the benchmark\n");
+        exit(1);
+    }
+    return p;
+}
+
+static void bench_unary(const struct kern *k)
+{
+    enum { N = 4096, TIMES = 50 };
+    static const char *const names[UNARY_FNS] = { "exp", "sigmoid", "silu", "gelu", "tanh", "log",
+                                                  "softplus", "erf" };
+    static float x[N], y[N];
+    struct rng rng = { 1 };
+
+    fill_floats(x, N, FILL_PLAIN, &rng);
+    for (int f = 0; f < UNARY_FNS; f++) {
+        double best = INFINITY;
+
+        for (int r = 0; r < ROUNDS; r++) {
+            const double start = now();
+            for (int i = 0; i < TIMES; i++) {
+                k->unary[f](y, x, N);
+            }
+            best = fmin(best, now() - start);
+        }
+        printf("%-8s %-9s %6.2f ns a value\n", isa_name(k->isa), names[f],
+               best / (TIMES * N) * 1e9);
+    }
+}
+
+static void bench_fmm(const struct kern *k)
+{
+    enum { K = 2048, ROWS = 1024, TOKENS = 64 };
+    static const uint32_t types[] = { QT_F32, QT_F16, QT_BF16 };
+    uint16_t *w = checked(mem_alloc((size_t)K * ROWS, sizeof(float)));
+    float *x = checked(mem_alloc((size_t)K * TOKENS, sizeof(float)));
+    float *y = checked(mem_alloc((size_t)ROWS * TOKENS, sizeof(float)));
+    struct rng rng = { 2 };
+
+    for (size_t i = 0; i < 2 * (size_t)K * ROWS; i++) {  /* small numbers in each type */
+        w[i] = (uint16_t)(0x2C00 | (rng_next(&rng) & 0x83FF));
+    }
+    fill_floats(x, (size_t)K * TOKENS, FILL_PLAIN, &rng);
+    for (int type = 0; type < 3; type++) {
+        for (int t = 1; t <= TOKENS; t *= 4) {
+            double best = INFINITY;
+
+            for (int r = 0; r < ROUNDS; r++) {
+                const double start = now();
+                k->fmm[types[type]](w, K, ROWS, x, K, t, y, ROWS);
+                best = fmin(best, now() - start);
+            }
+            printf("%-8s %-5s %2d tokens  %6.2f GB/s %7.1f GMAC/s\n", isa_name(k->isa),
+                   quant_type(types[type])->name, t,
+                   (double)K * ROWS * (types[type] == QT_F32 ? 4 : 2) / best * 1e-9,
+                   (double)K * ROWS * t / best * 1e-9);
+        }
+    }
+    mem_free(w);
+    mem_free(x);
+    mem_free(y);
+}
+
+/* ---- attention ------------------------------------------------------------------------ */
+
+enum { DIM = 128, Q_MAX = 64, KEYS = 4096, HOT_KEYS = 512, LAYERS = 32 };
+
+struct attn_bench {
+    uint16_t *keys, *values;   /* [LAYERS][KEYS][DIM] */
+    float q[Q_MAX * DIM], o_s[Q_MAX * DIM], o[Q_MAX * DIM];
+    float m[Q_MAX], l[Q_MAX], m_s[Q_MAX], l_s[Q_MAX];
+    size_t q_off[Q_MAX];
+    int begin[Q_MAX], end[Q_MAX];
+};
+
+static void attn_layer(struct attn_bench *b, const struct kern *k, int n_q, int layer, int n_keys)
+{
+    const size_t base = (size_t)layer * KEYS * DIM;
+
+    for (int i = 0; i < n_q; i++) {
+        b->m[i] = -INFINITY;
+        b->l[i] = 0.0f;
+    }
+    memset(b->o, 0, sizeof b->o);
+    for (int first = 0; first < n_keys; first += ATTN_SEGMENT) {
+        struct attn_seg s = {
+            .n_q = n_q, .k_dim = DIM, .v_dim = DIM, .k_stride = DIM, .v_stride = DIM,
+            .kv = KV_F16, .q = b->q, .q_off = b->q_off, .k_begin = b->begin, .k_end = b->end,
+            .scale = 0.0884f, .m = b->m_s, .l = b->l_s, .o = b->o_s, .o_stride = DIM,
+        };
+
+        for (int p = 0; p < ATTN_SEGMENT_PAGES; p++) {
+            const size_t at = base + (size_t)(first + p * KV_PAGE) * DIM;
+            s.k_page[p] = b->keys + at;
+            s.v_page[p] = b->values + at;
+        }
+        k->attn_segment(&s);
+        for (int i = 0; i < n_q; i++) {
+            k->attn_fold(&b->m[i], &b->l[i], b->o + i * DIM, b->m_s[i], b->l_s[i],
+                         b->o_s + i * DIM, DIM);
+        }
+    }
+    for (int i = 0; i < n_q; i++) {
+        k->attn_finish(b->o + i * DIM, b->l[i], DIM);
+    }
+}
+
+static void attn_report(struct attn_bench *b, const struct kern *k, int n_q, bool hot)
+{
+    const int n_keys = hot ? HOT_KEYS : KEYS, layers = hot || n_q > 16 ? 4 : LAYERS;
+    double best = INFINITY;
+
+    for (int r = 0; r < ROUNDS; r++) {
+        const double start = now();
+        for (int layer = 0; layer < layers; layer++) {
+            attn_layer(b, k, n_q, hot ? 0 : layer, n_keys);
+        }
+        best = fmin(best, now() - start);
+    }
+    const double pairs = (double)n_keys * layers;
+
+    printf("%-8s attention %2d rows, from %-6s %6.2f GB/s %7.1f GMAC/s %8.1f ns a key\n",
+           isa_name(k->isa), n_q, hot ? "cache" : "memory", pairs * DIM * 4 / best * 1e-9,
+           pairs * DIM * 2 * n_q / best * 1e-9, best / pairs * 1e9);
+}
+
+static void bench_attn(const struct kern *k)
+{
+    static const int n_qs[] = { 1, 3, 6, 16, Q_MAX };
+    const size_t n = (size_t)LAYERS * KEYS * DIM;
+    struct attn_bench *b = checked(mem_zalloc(1, sizeof *b));
+    struct rng rng = { 3 };
+
+    b->keys = checked(mem_alloc(n, sizeof(uint16_t)));
+    b->values = checked(mem_alloc(n, sizeof(uint16_t)));
+    for (size_t i = 0; i < n; i++) {
+        b->keys[i] = (uint16_t)(0x3400 | (rng_next(&rng) & 0x83FF));
+        b->values[i] = (uint16_t)(0x3400 | (rng_next(&rng) & 0x83FF));
+    }
+    fill_floats(b->q, Q_MAX * DIM, FILL_PLAIN, &rng);
+    for (int i = 0; i < Q_MAX; i++) {
+        b->q_off[i] = (size_t)i * DIM;
+        b->end[i] = ATTN_SEGMENT;
+    }
+    for (size_t i = 0; i < sizeof n_qs / sizeof *n_qs; i++) {
+        attn_report(b, k, n_qs[i], false);
+        attn_report(b, k, n_qs[i], true);
+    }
+    mem_free(b->keys);
+    mem_free(b->values);
+    mem_free(b);
+}
+
+void kerncheck_float_bench(const struct kern *k)
+{
+    bench_unary(k);
+    bench_fmm(k);
+    bench_attn(k);
+}
