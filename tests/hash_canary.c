@@ -64,22 +64,26 @@ static uint64_t hash_exp(const struct kern *k, uint64_t h, struct rng *rng)
     return h;
 }
 
+/* Functions are named one by one, so that a new one does not alter the hash. */
 static uint64_t hash_rows(const struct kern *k, uint64_t h, struct rng *rng)
 {
+    static const enum unary_fn unary[] = { UNARY_EXP, UNARY_SIGMOID, UNARY_SILU, UNARY_GELU,
+                                           UNARY_TANH, UNARY_LOG, UNARY_SOFTPLUS, UNARY_ERF };
+    static const enum gate_fn gates[] = { GATE_SILU, GATE_GELU };
     static float x[N], y[N], w[N];
 
     uniform(x, N, 12.0f, rng);
     uniform(w, N, 2.0f, rng);
-    for (int f = 0; f < UNARY_FNS; f++) {
-        k->unary[f](y, x, N);
+    for (size_t f = 0; f < sizeof unary / sizeof *unary; f++) {
+        k->unary[unary[f]](y, x, N);
         for (int i = 0; i < N; i++) {
             y[i] = isnan(y[i]) ? -7.0f : y[i];  /* log of negative numbers */
         }
         h = hash_floats(h, y, N);
     }
-    for (int f = 0; f < GATE_FNS; f++) {
+    for (size_t f = 0; f < sizeof gates / sizeof *gates; f++) {
         memcpy(y, x, sizeof y);
-        k->gate[f](y, w, N);
+        k->gate[gates[f]](y, w, N);
         h = hash_floats(h, y, N);
     }
     for (int n = 1; n <= N; n = n * 3 + 1) {
