@@ -275,6 +275,8 @@ TEST(errors_name_the_line)
     check_error("{% extends 'other' %}", 1, "'extends' needs another template");
     check_error("{% import 'a' as b %}", 1, "'import' needs another template");
     check_error("{% from 'a' import b, c as d with context %}", 1, "'from' needs another");
+    check_text("{{ {'s': 1}['items\\x00\\x00'] }}{{ 'a'['upper\\x00'] }}", NULL, "");
+    check_error("{{ '%\\x00' % 1 }}", 1, "unsupported format character");
     check_text("{% if false %}{% include 'other' %}{{ 1 | nosuch }}{% endif %}x", NULL, "x");
 }
 

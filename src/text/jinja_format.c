@@ -258,11 +258,7 @@ static void convert(struct percent *p)
         return;
     }
     p->pos++;
-    if (type == '%') {
-        sb_putc(&p->out, '%');
-        return;
-    }
-    if (strchr("diuoxXeEfFgGcrsa", type) == NULL) {
+    if (type == '\0' || strchr("diuoxXeEfFgGcrsa", type) == NULL) {
         run_fail(p->r, "ValueError: unsupported format character (0x%x)", (unsigned char)type);
         return;
     }
@@ -314,7 +310,10 @@ struct val format_percent(struct jrun *r, struct str *fmt, struct val args)
 
         sb_part(&p.out, fmt, p.pos, to);
         p.pos = to + (sign != NULL);
-        if (sign != NULL) {
+        if (sign != NULL && peek(&p) == '%') {
+            sb_putc(&p.out, '%');
+            p.pos++;
+        } else if (sign != NULL) {
             read_conversion(&p);
             if (!r->failed) {
                 convert(&p);
@@ -407,6 +406,9 @@ static struct val field_value(struct braces *f, const struct str *s)
 
     while (p < s->n && s->s[p] != '.' && s->s[p] != '[') {
         p++;
+    }
+    if (p == 0 && s->n > 0) {
+        return run_fail(f->r, "KeyError: ''");   /* only a bare field is numbered */
     }
     v = first_value(f, str_part(f->r, s, 0, p));
     while (p < s->n && !f->r->failed) {

@@ -1,12 +1,14 @@
 /* jinja_spec.c - one value through Python's format mini-language: "{:>8,.2f}". */
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/utf8.h"
 #include "text/jinja_spec.h"
 
-enum { PRECISION_MAX = 1000, WIDTH_MAX = 1 << 24 };
+/* The largest double has 309 digits before the point. */
+enum { PRECISION_MAX = 1000, FLOAT_TEXT = PRECISION_MAX + 400, WIDTH_MAX = 1 << 24 };
 
 static bool is_align(uint32_t c)
 {
@@ -35,10 +37,12 @@ static bool parse_spec(struct jrun *r, const struct str *s, struct fmt_spec *f)
     size_t p = 0;
     uint32_t cp = 0;
     int len = utf8_decode(s->s, s->n, &cp);
+    bool filled = false;
 
     *f = (struct fmt_spec){ .fill = ' ', .width = -1, .precision = -1 };
     if (len > 0 && (size_t)len < s->n && is_align((unsigned char)s->s[len])) {
         f->fill = cp;
+        filled = true;
         f->align = s->s[len];
         p = (size_t)len + 1;
     } else if (s->n > 0 && is_align((unsigned char)s->s[0])) {
@@ -55,11 +59,9 @@ static bool parse_spec(struct jrun *r, const struct str *s, struct fmt_spec *f)
         f->alt = true;
         p++;
     }
-    if (at(s, p, '0')) {
-        if (f->align == '\0') {
-            f->fill = '0';
-            f->zero = true;
-        }
+    if (at(s, p, '0') && !filled) {
+        f->fill = '0';
+        f->zero = f->align == '\0';
         p++;
     }
     f->width = number_at(s, &p);
@@ -184,33 +186,53 @@ static size_t add_point(char *text, size_t n, const char *point)
     return n + strlen(point);
 }
 
-/* "{:.3}": as g, but always with a digit behind the point. */
-static size_t general_text(char *text, size_t cap, double x, int precision)
+/* Digits and a point, or digits and an exponent, as g does it; alt keeps zeros at the end.
+ * `point`: with a digit behind the point always, which leaves one digit less before an
+ * exponent is needed.  (The C library's own # flag with g is wrong in some versions.) */
+static size_t general_text(char text[FLOAT_TEXT], double x, int precision, bool alt, bool point)
 {
-    size_t n = (size_t)snprintf(text, cap, "%.*g", precision > 0 ? precision : 1, x);
+    char e[FLOAT_TEXT], digits[FLOAT_TEXT];
+    int p = precision > 0 ? precision : 1, n = 0, exp;
+    size_t at = 0;
 
-    if (strchr(text, 'e') == NULL && strchr(text, '.') == NULL) {
-        /* A value with as many digits as the precision is written with an exponent. */
-        if (n >= (size_t)(precision > 0 ? precision : 1) && fabs(x) >= 1) {
-            int exp = (int)n - 1;
-            size_t k;
-
-            snprintf(text, cap, "%.*e", (precision > 0 ? precision : 1) - 1, x);
-            k = strcspn(text, "e");
-            while (strchr(text, '.') != NULL && text[k - 1] == '0') {
-                k--;
-            }
-            k -= text[k - 1] == '.';
-            return k + (size_t)snprintf(text + k, cap - k, "e+%02d", exp);
+    snprintf(e, sizeof e, "%.*e", p - 1, x);
+    for (const char *c = e; *c != 'e'; c++) {
+        if (*c >= '0' && *c <= '9') {
+            digits[n++] = *c;
         }
-        n = add_point(text, n, ".0");
     }
-    return n;
+    exp = atoi(strchr(e, 'e') + 1);
+    while (!alt && n > 1 && digits[n - 1] == '0') {
+        n--;
+    }
+    if (exp < -4 || exp >= p - point) {
+        text[at++] = digits[0];
+        if (n > 1 || alt) {
+            text[at++] = '.';
+        }
+        memcpy(text + at, digits + 1, (size_t)n - 1);
+        at += (size_t)n - 1;
+        return at + (size_t)snprintf(text + at, FLOAT_TEXT - at, "e%+03d", exp);
+    }
+    for (int i = exp < 0 ? exp : 0; i <= exp || i < n; i++) {
+        if (i == exp + 1) {
+            text[at++] = '.';
+        }
+        text[at++] = i < 0 || i >= n ? '0' : digits[i];
+    }
+    if (n <= exp + 1 && (alt || point)) {
+        text[at++] = '.';
+    }
+    if (n <= exp + 1 && point) {
+        text[at++] = '0';
+    }
+    text[at] = '\0';
+    return at;
 }
 
 void put_float(struct sb *b, const struct fmt_spec *f, double x)
 {
-    char text[1500], c[12];
+    char text[FLOAT_TEXT], c[12];
     bool neg = signbit(x) && !isnan(x);
     int precision = f->precision >= 0 ? (int)f->precision : 6;
     char type = f->type == 'n' ? 'g' : f->type == '%' ? 'f' : f->type;
@@ -231,8 +253,15 @@ void put_float(struct sb *b, const struct fmt_spec *f, double x)
         }
     } else if (type == '\0' && f->precision < 0) {
         n = num_repr(x, text);
+        text[n] = '\0';
+        n = f->alt ? add_point(text, n, ".") : n;
     } else if (type == '\0') {
-        n = general_text(text, sizeof text, x, precision);
+        n = general_text(text, x, precision, f->alt, true);
+    } else if (type == 'g' || type == 'G') {
+        n = general_text(text, x, precision, f->alt, false);
+        for (size_t i = 0; i < n; i++) {
+            text[i] = text[i] == 'e' && type == 'G' ? 'E' : text[i];
+        }
     } else {
         snprintf(c, sizeof c, "%%%s.*%c", f->alt ? "#" : "", type);
         n = (size_t)snprintf(text, sizeof text, c, precision, x);
@@ -240,7 +269,7 @@ void put_float(struct sb *b, const struct fmt_spec *f, double x)
     for (size_t i = 0; i < n; i++) {
         text[i] = text[i] == ',' ? '.' : text[i];   /* the locale's point */
     }
-    if (f->no_neg_zero && strspn(text, "0.") == n) {
+    if (f->no_neg_zero && strcspn(text, "123456789") >= strcspn(text, "eE")) {
         neg = false;
     }
     if (f->type == '%') {
@@ -264,7 +293,7 @@ static void put_text(struct sb *b, const struct fmt_spec *f, struct str *s)
         bad_type(b->r, f, v_str(s));
         return;
     }
-    if (f->sign != '\0' || f->alt || f->align == '=' || f->group != '\0') {
+    if (f->sign != '\0' || f->alt || f->align == '=' || f->group != '\0' || f->no_neg_zero) {
         run_fail(b->r, "ValueError: this format specifier is not allowed for strings");
         return;
     }
@@ -290,6 +319,11 @@ static void put_int_spec(struct sb *b, const struct fmt_spec *f, struct val v)
         bad_type(b->r, f, v);
         return;
     }
+    if (f->no_neg_zero) {
+        run_fail(b->r, "ValueError: Negative zero coercion (z) not allowed in integer format "
+                 "specifier");
+        return;
+    }
     if (f->precision >= 0) {
         run_fail(b->r, "ValueError: Precision not allowed in integer format specifier");
         return;
@@ -311,7 +345,7 @@ static void put_int_spec(struct sb *b, const struct fmt_spec *f, struct val v)
     sb_init(&c, b->r);
     sb_char(&c, (uint32_t)v_small(v), false);
     as_text.type = '\0';
-    as_text.align = f->align ? f->align : '<';
+    as_text.align = f->align == '\0' || f->align == '=' ? '>' : f->align;
     put_text(b, &as_text, sb_take(&c));
 }
 
@@ -328,6 +362,10 @@ void format_spec(struct sb *b, struct val v, const struct str *spec)
         return;
     }
     if (!parse_spec(b->r, spec, &f)) {
+        return;
+    }
+    if (f.group != '\0' && f.type == 'n') {
+        run_fail(b->r, "ValueError: Cannot specify '%c' with 'n'.", f.group);
         return;
     }
     if (v.kind == V_STR) {

@@ -152,7 +152,7 @@ static struct val f_xmlattr(struct jrun *r, const struct val *a)
             return run_fail(r, "TypeError: expected string or bytes-like object");
         }
         for (size_t k = 0; k < key.str->n; k++) {
-            if (strchr(" \t\n\r\f\v/>=", key.str->s[k]) != NULL) {
+            if (key.str->s[k] != '\0' && strchr(" \t\n\r\f\v/>=", key.str->s[k]) != NULL) {
                 return run_fail(r, "ValueError: Invalid character in attribute name");
             }
         }
