@@ -1,6 +1,6 @@
 # Ids and pieces.
 M=models/qwen2-coder/model.gguf
-L=models/llama-llama2/model.gguf
+L=models/llama-tinyllama/model.gguf
 "$SLM" tokenize $M "the rain in Spain, 42"
 printf 'tab\there\nline \360\237\230\200' | "$SLM" tokenize $M
 printf '' | "$SLM" tokenize $M -
