@@ -84,6 +84,11 @@ static const struct extra {
     { "qwen3moe", "expert_count", 0, { 6 } },
     { "qwen3moe", "expert_used_count", 0, { 2 } },
     { "qwen3moe", "expert_feed_forward_length", 0, { 256 } },
+    { "nanbeige", "num_loops", 0, { 3 } },
+    { "gemma3n", "block_count", 0, { 4 } },
+    { "gemma3n", "attention.sliding_window_pattern", 4, { 1, 0, 1, 0 } },
+    { "gemma3n", "attention.shared_kv_layers", 0, { 2 } },
+    { "gemma3n", "embedding_length_per_layer_input", 0, { 256 } },
     { "gemma4", "block_count", 0, { 4 } },
     { "gemma4", "attention.sliding_window_pattern", 4, { 1, 0, 1, 0 } },
     { "gemma4", "attention.shared_kv_layers", 0, { 2 } },
@@ -215,7 +220,9 @@ static bool put_tensor(struct maker *m, const struct tensor_row *row, int il, sl
     const int64_t ne[3] = { dim_size(m->hp, il, row->in), dim_size(m->hp, il, row->out),
                             dim_size(m->hp, il, row->stack) };
     const int n_dims = row->stack != DIM_NONE ? 3 : row->out != DIM_NONE ? 2 : 1;
-    const struct quant_type *type = vector ? quant_type(QT_F32) : m->type;
+    /* Sizes that the architecture fixes need not suit every type. */
+    const bool unfit = row->in >= DIM_FIXED && ne[0] % m->type->block != 0;
+    const struct quant_type *type = vector || unfit ? quant_type(QT_F32) : m->type;
     const size_t n = (size_t)(ne[0] * ne[1] * ne[2]);
     const size_t bytes = n / (size_t)type->block * (size_t)type->block_bytes;
     char name[64];

@@ -12,7 +12,7 @@
     X(qwen2) X(qwen3)                                                                    \
     X(gemma) X(gemma2) X(gemma3)                                                         \
     X(phi2) X(phi3) X(stablelm) X(olmo2)                                                 \
-    X(qwen3moe) X(gemma4)
+    X(qwen3moe) X(gemma4) X(nanbeige) X(gemma3n)
 
 struct step;
 
@@ -32,6 +32,7 @@ struct top {
     struct weight layer_embd;        /* rows of n_embd_layer values for each layer */
     struct weight layer_proj;        /* the same made from the embedding */
     const float *layer_proj_norm;
+    struct weight *stream_in, *stream_out; /* make further residual streams, and end them */
 };
 
 struct arch {
@@ -56,6 +57,9 @@ struct arch {
     /* Runs before the layers, on the embeddings.  Scratch taken here lasts for the step.  May be
      * NULL. */
     void (*begin)(struct step *st, float *x);
+
+    /* Runs after the layers, before the output norm.  May be NULL. */
+    void (*end)(struct step *st, float *x);
 
     /* One layer over all tokens of the step: x [n_tok][n_embd], in place. */
     void (*layer)(struct step *st, const void *layer, int il, float *x);

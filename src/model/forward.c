@@ -367,6 +367,20 @@ bool layer_finish(void *layer, const struct hparams *hp, int il, slm_error *err)
     return true;
 }
 
+bool layer_finish_shared(void *layer, const struct hparams *hp, int il, slm_error *err)
+{
+    struct attn *a = &((struct layer *)layer)->attn;
+
+    if (!layer_finish(layer, hp, il, err)) {
+        return false;
+    }
+    a->v_norm = true;
+    if (!layer_owns_kv(hp, il)) {
+        a->k.rows = a->v.rows = NULL;  /* some files carry them */
+    }
+    return true;
+}
+
 void layer_each_weight(void *layer, const struct hparams *hp,
                        void (*fn)(void *arg, struct weight *w), void *arg)
 {

@@ -21,7 +21,9 @@ struct step {
     const int *seq;                   /* [n_tok] its sequence */
     const float *rope[ROPE_KINDS];    /* [n_tok][n_rot] cos and sin of each token */
     bool rope_pairs;                  /* which elements of a head a rotation pairs */
+    int loop;                         /* of n_loop passes through the layers */
     float *layer_in;                  /* [n_tok][n_layer][n_embd_layer], or NULL */
+    float *streams;                   /* further residual streams: [..][n_tok][n_embd], or NULL */
 };
 
 /* Norms of queries and keys. */
@@ -81,6 +83,17 @@ struct layer {
     ROW(attn.v, "blk.%d.attn_v.weight", DIM_EMBD, DIM_V, NEED_UNFUSED),                    \
     ROW(attn.out, "blk.%d.attn_output.weight", DIM_ATT, DIM_EMBD, NEED),                   \
     ROWS_ATTN_BIASES
+/* Of layers that may share keys and values; v_need is MAYBE where values may be what the keys
+ * are made of. */
+#define ROWS_ATTN_SHARED(v_need)                                                           \
+    ROW(attn.qkv, "blk.%d.attn_qkv.weight", DIM_EMBD, DIM_QKV, MAYBE),                     \
+    ROW(attn.q, "blk.%d.attn_q.weight", DIM_EMBD, DIM_Q, NEED_UNFUSED),                    \
+    ROW(attn.k, "blk.%d.attn_k.weight", DIM_EMBD, DIM_K, NEED_KV_UNFUSED),                 \
+    ROW(attn.v, "blk.%d.attn_v.weight", DIM_EMBD, DIM_V, v_need),                          \
+    ROW(attn.out, "blk.%d.attn_output.weight", DIM_ATT, DIM_EMBD, NEED),                   \
+    ROWS_ATTN_BIASES,                                                                      \
+    ROW(attn.q_norm, "blk.%d.attn_q_norm.weight", DIM_HEAD, DIM_NONE, NEED),               \
+    ROW(attn.k_norm, "blk.%d.attn_k_norm.weight", DIM_HEAD, DIM_NONE, NEED_KV)
 #define ROWS_ATTN_BIASES                                                                   \
     ROW(attn.qkv_bias, "blk.%d.attn_qkv.bias", DIM_QKV, DIM_NONE, MAYBE),                  \
     ROW(attn.q_bias, "blk.%d.attn_q.bias", DIM_Q, DIM_NONE, MAYBE),                        \
@@ -109,6 +122,15 @@ struct layer {
     ROW_STACK(moe.up, "blk.%d.ffn_up_exps.weight", DIM_EMBD, DIM_FF_EXP, NEED_EXPERTS),    \
     ROW_STACK(moe.down, "blk.%d.ffn_down_exps.weight", DIM_FF_EXP, DIM_EMBD, NEED_EXPERTS)
 
+/* How a layer takes up its own input: down to its size, times the input, back up. */
+struct layer_in {
+    struct weight gate, proj;
+    struct norm norm;
+};
+
+/* h = norm(proj(gelu(gate x) * input of layer il)); x, h: [n_tok][n_embd], may be the same. */
+void layer_in_block(struct step *st, const struct layer_in *in, int il, const float *x, float *h);
+
 /* Top-level rows of architectures with n_embd_layer. */
 #define ROW_TOP(field, name, in, out, need)                                                \
     { name, offsetof(struct top, field), in, out, need, false, DIM_NONE }
@@ -117,11 +139,22 @@ struct layer {
     ROW_TOP(layer_proj, "per_layer_model_proj.weight", DIM_EMBD, DIM_LAYERS, NEED_LAYER),  \
     ROW_TOP(layer_proj_norm, "per_layer_proj_norm.weight", DIM_LAYER, DIM_NONE, NEED_LAYER)
 
+/* Rows of a layer's struct layer_in, a field of struct type. */
+#define ROWS_LAYER_IN_OF(type, field)                                                      \
+    { "blk.%d.inp_gate.weight", offsetof(type, field.gate), DIM_EMBD, DIM_LAYER,           \
+      NEED_LAYER, false, DIM_NONE },                                                       \
+    { "blk.%d.proj.weight", offsetof(type, field.proj), DIM_LAYER, DIM_EMBD,               \
+      NEED_LAYER, false, DIM_NONE },                                                       \
+    { "blk.%d.post_norm.weight", offsetof(type, field.norm.w), DIM_EMBD, DIM_NONE,         \
+      NEED_LAYER, false, DIM_NONE }
+
 /* arch.begin for them: fills step.layer_in. */
 void layer_in_begin(struct step *st, float *x);
 
 /* arch.finish and arch.each_weight for struct layer. */
 bool layer_finish(void *layer, const struct hparams *hp, int il, slm_error *err);
+/* The same with ROWS_ATTN_SHARED: values are normed, and unused tensors dropped. */
+bool layer_finish_shared(void *layer, const struct hparams *hp, int il, slm_error *err);
 void layer_each_weight(void *layer, const struct hparams *hp,
                        void (*fn)(void *arg, struct weight *w), void *arg);
 
@@ -169,10 +202,10 @@ void matmul(struct step *st, const struct product *p, int n_products, const floa
 
 /* ---- blocks ------------------------------------------------------------------------ */
 
-/* The KV layer of layer il. */
+/* The KV layer of layer il in this loop. */
 static inline int kv_of(const struct step *st, int il)
 {
-    return st->hp->layer[il].kv;
+    return st->loop * st->hp->n_layer + st->hp->layer[il].kv;
 }
 
 /* y = attn_output(attention(q, k, v of h)); extends the keys and values of KV layer il_kv.

@@ -23,13 +23,7 @@ static bool gemma3_hparams(struct hparams *hp, const struct gguf *g, slm_error *
                         (double)hp->final_softcap);
     }
     /* Sliding layers are not scaled, whatever the file says for the full ones. */
-    hp->rope[ROPE_SLIDING].scaling = ROPE_SCALE_NONE;
-    hp->rope[ROPE_SLIDING].factor = 1;
-    hp->rope[ROPE_SLIDING].attn_factor = 1;
-    hp->rope[ROPE_SLIDING].base = base;
-    for (int il = 0; il < hp->n_layer; il++) {
-        hp->rope_of[il] = hp->sliding[il] ? ROPE_SLIDING : ROPE_FULL;
-    }
+    hparams_sliding_rope(hp, base);
     hp->embd_scale = sqrtf((float)hp->n_embd);
     if (hp->n_layer == LAYERS_27B) {
         hp->attn_scale = 1.0f / sqrtf((float)hp->n_embd / (float)hp->n_head);

@@ -6,8 +6,7 @@
 
 struct gemma4_layer {
     struct layer base;
-    struct weight in_gate, in_proj;    /* the layer's own input: down to its size, back up */
-    struct norm in_norm;
+    struct layer_in in;
     const float *out_scale;            /* one factor of the whole residual stream, or NULL */
     struct norm router_norm, expert_norm;        /* on what router and experts see */
     struct norm post_mlp_norm, post_expert_norm; /* on what MLP and experts give */
@@ -39,12 +38,8 @@ static bool read_heads(struct hparams *hp, const struct gguf *g, slm_error *err)
         return slm_fail(err, SLM_E_FORMAT, "gemma4.rope.freq_base_swa is %g, must be positive, and "
                         "dimension_count_swa %d, must be even", (double)base, slide->n_rot);
     }
-    slide->base = base;
-    slide->scaling = ROPE_SCALE_NONE;
-    slide->factor = 1;
-    slide->attn_factor = 1;
+    hparams_sliding_rope(hp, base);
     for (int il = 0; il < hp->n_layer; il++) {
-        hp->rope_of[il] = hp->sliding[il] ? ROPE_SLIDING : ROPE_FULL;
         if (hp->sliding[il]) {
             hp->layer[il].k_dim = hp->layer[il].v_dim = k_dim;
         }
@@ -52,31 +47,10 @@ static bool read_heads(struct hparams *hp, const struct gguf *g, slm_error *err)
     return true;
 }
 
-/* The last layers read what the last layer of their kind before them has stored. */
-static bool read_sharing(struct hparams *hp, const struct gguf *g, slm_error *err)
-{
-    int n_shared = 0;
-
-    if (!hparams_int(hp, g, "attention.shared_kv_layers", false, 0, hp->n_layer - 1, &n_shared,
-                     err)) {
-        return false;
-    }
-    hp->n_kv_layer = hp->n_layer - n_shared;
-    for (int il = hp->n_kv_layer; il < hp->n_layer; il++) {
-        const int owner = hp->n_kv_layer - (hp->sliding[il] ? 2 : 1);
-        if (owner < 0 || hp->sliding[owner] != hp->sliding[il] ||
-            hp->layer[owner].n_head_kv != hp->layer[il].n_head_kv) {
-            return slm_fail(err, SLM_E_FORMAT, "layer %d shares the keys of layer %d, which is of "
-                            "another kind or has other heads", il, owner);
-        }
-        hp->layer[il].kv = owner;
-    }
-    return true;
-}
-
 static bool gemma4_hparams(struct hparams *hp, const struct gguf *g, slm_error *err)
 {
     const struct gguf_kv *pattern = gguf_find(g, "gemma4.attention.sliding_window_pattern");
+    int n_shared = 0;
 
     hp->final_softcap = 30;
     if (!hparams_rms_eps(hp, g, err)) {
@@ -87,7 +61,10 @@ static bool gemma4_hparams(struct hparams *hp, const struct gguf *g, slm_error *
                         "array with an entry for each layer");
     }
     if (!hparams_int(hp, g, "attention.sliding_window", true, 1, INT32_MAX, &hp->window, err) ||
-        !hparams_sliding(hp, g, 1, err) || !read_heads(hp, g, err) || !read_sharing(hp, g, err) ||
+        !hparams_sliding(hp, g, 1, err) || !read_heads(hp, g, err) ||
+        !hparams_int(hp, g, "attention.shared_kv_layers", false, 0, hp->n_layer - 1, &n_shared,
+                     err) ||
+        !hparams_share_kv(hp, n_shared, err) ||
         !hparams_experts(hp, g, err) ||
         !hparams_int(hp, g, "embedding_length_per_layer_input", true, 0, 65536,
                      &hp->n_embd_layer, err) ||
@@ -114,24 +91,13 @@ static const struct tensor_row gemma4_top_rows[] = {
 #define ROW4(field, name, in, out, need)                                                 \
     { name, offsetof(struct gemma4_layer, field), in, out, need, false, DIM_NONE }
 static const struct tensor_row gemma4_rows[] = {
-    ROWS_ATTN_NORM,
-    ROW(attn.qkv, "blk.%d.attn_qkv.weight", DIM_EMBD, DIM_QKV, MAYBE),
-    ROW(attn.q, "blk.%d.attn_q.weight", DIM_EMBD, DIM_Q, NEED_UNFUSED),
-    ROW(attn.k, "blk.%d.attn_k.weight", DIM_EMBD, DIM_K, NEED_KV_UNFUSED),
-    ROW(attn.v, "blk.%d.attn_v.weight", DIM_EMBD, DIM_V, MAYBE),
-    ROW(attn.out, "blk.%d.attn_output.weight", DIM_ATT, DIM_EMBD, NEED),
-    ROWS_ATTN_BIASES,
-    ROW(attn.q_norm, "blk.%d.attn_q_norm.weight", DIM_HEAD, DIM_NONE, NEED),
-    ROW(attn.k_norm, "blk.%d.attn_k_norm.weight", DIM_HEAD, DIM_NONE, NEED_KV),
-    ROWS_FFN_NORM,
+    ROWS_ATTN_NORM, ROWS_ATTN_SHARED(MAYBE), ROWS_FFN_NORM,
     ROW(mlp.gate, "blk.%d.ffn_gate.weight", DIM_EMBD, DIM_FF, NEED),
     ROW(mlp.up, "blk.%d.ffn_up.weight", DIM_EMBD, DIM_FF, NEED),
     ROW(mlp.down, "blk.%d.ffn_down.weight", DIM_FF, DIM_EMBD, NEED),
     ROWS_POST_NORMS,
-    ROW4(in_gate, "blk.%d.inp_gate.weight", DIM_EMBD, DIM_LAYER, NEED_LAYER),
-    ROW4(in_proj, "blk.%d.proj.weight", DIM_LAYER, DIM_EMBD, NEED_LAYER),
-    ROW4(in_norm.w, "blk.%d.post_norm.weight", DIM_EMBD, DIM_NONE, NEED_LAYER),
-    ROW4(out_scale, "blk.%d.layer_output_scale.weight", DIM_ONE, DIM_NONE, MAYBE),
+    ROWS_LAYER_IN_OF(struct gemma4_layer, in),
+    ROW4(out_scale, "blk.%d.layer_output_scale.weight", DIM_IS(1), DIM_NONE, MAYBE),
     ROW(moe.router, "blk.%d.ffn_gate_inp.weight", DIM_EMBD, DIM_EXPERTS, MAYBE),
     ROW_STACK(moe.gate_up, "blk.%d.ffn_gate_up_exps.weight", DIM_EMBD, DIM_FF2_EXP, MAYBE),
     ROW_STACK(moe.gate, "blk.%d.ffn_gate_exps.weight", DIM_EMBD, DIM_FF_EXP, MAYBE),
@@ -146,15 +112,10 @@ static const struct tensor_row gemma4_rows[] = {
 static bool gemma4_finish(void *layer, const struct hparams *hp, int il, slm_error *err)
 {
     struct gemma4_layer *l = layer;
-    struct attn *a = &l->base.attn;
     const struct moe *m = &l->base.moe;
 
-    if (!layer_finish(layer, hp, il, err)) {
+    if (!layer_finish_shared(layer, hp, il, err)) {
         return false;
-    }
-    a->v_norm = true;
-    if (!layer_owns_kv(hp, il)) {
-        a->k.rows = a->v.rows = NULL;  /* some files carry them, unused */
     }
     if (m->router.rows &&
         !(m->down && (m->gate_up || (m->gate && m->up)) && l->router_norm.w && l->expert_norm.w &&
@@ -172,9 +133,9 @@ static void gemma4_each_weight(void *layer, const struct hparams *hp,
     struct gemma4_layer *l = layer;
 
     layer_each_weight(layer, hp, fn, arg);
-    if (l->in_gate.rows) {
-        fn(arg, &l->in_gate);
-        fn(arg, &l->in_proj);
+    if (l->in.gate.rows) {
+        fn(arg, &l->in.gate);
+        fn(arg, &l->in.proj);
     }
 }
 
@@ -198,24 +159,6 @@ static void mlp_and_experts(struct step *st, const struct gemma4_layer *l, const
     scratch_release(st, mark);
 }
 
-/* x += norm(proj(gelu(gate x) * the layer's own input)) */
-static void add_layer_in(struct step *st, const struct gemma4_layer *l, int il, float *x, float *h)
-{
-    const struct hparams *hp = st->hp;
-    const size_t n = (size_t)hp->n_embd_layer, mark = scratch_mark(st);
-    float *g = scratch_rows(st, hp->n_embd_layer);
-    const struct product gate = { &l->in_gate, NULL, g, n };
-    const struct product proj = { &l->in_proj, NULL, h, (size_t)hp->n_embd };
-
-    matmul(st, &gate, 1, x, (size_t)hp->n_embd, st->n_tok);
-    op_gate(st, GATE_GELU, g, st->layer_in + (size_t)il * n, n * (size_t)hp->n_layer,
-            hp->n_embd_layer);
-    matmul(st, &proj, 1, g, n, st->n_tok);
-    op_norm(st, h, h, l->in_norm);
-    op_add(st, x, h);
-    scratch_release(st, mark);
-}
-
 static void gemma4_layer(struct step *st, const void *layer, int il, float *x)
 {
     const struct gemma4_layer *g = layer;
@@ -235,8 +178,9 @@ static void gemma4_layer(struct step *st, const void *layer, int il, float *x)
     op_norm(st, h, h, l->post_ffn_norm);
     op_add(st, x, h);
 
-    if (g->in_gate.rows) {
-        add_layer_in(st, g, il, x, h);
+    if (g->in.gate.rows) {
+        layer_in_block(st, &g->in, il, x, h);
+        op_add(st, x, h);
     }
     if (g->out_scale) {
         op_scale(st, x, *g->out_scale, st->hp->n_embd);

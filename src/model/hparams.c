@@ -188,6 +188,34 @@ bool hparams_sliding(struct hparams *hp, const struct gguf *g, int pattern, slm_
     return true;
 }
 
+void hparams_sliding_rope(struct hparams *hp, float base)
+{
+    struct rope_params *r = &hp->rope[ROPE_SLIDING];
+
+    r->base = base;
+    r->scaling = ROPE_SCALE_NONE;
+    r->factor = 1;
+    r->attn_factor = 1;
+    for (int il = 0; il < hp->n_layer; il++) {
+        hp->rope_of[il] = hp->sliding[il] ? ROPE_SLIDING : ROPE_FULL;
+    }
+}
+
+bool hparams_share_kv(struct hparams *hp, int n_shared, slm_error *err)
+{
+    hp->n_kv_layer = hp->n_layer - n_shared;
+    for (int il = hp->n_kv_layer; il < hp->n_layer; il++) {
+        const int owner = hp->n_kv_layer - (hp->sliding[il] ? 2 : 1);
+        if (owner < 0 || hp->sliding[owner] != hp->sliding[il] ||
+            hp->layer[owner].n_head_kv != hp->layer[il].n_head_kv) {
+            return slm_fail(err, SLM_E_FORMAT, "layer %d cannot share the keys of layer %d, which "
+                            "is of another kind or has other heads", il, owner);
+        }
+        hp->layer[il].kv = owner;
+    }
+    return true;
+}
+
 /* Scaling rule by name; longrope needs factors, which only some architectures have. */
 static bool read_scaling(struct hparams *hp, const struct gguf *g, struct rope_params *r,
                          slm_error *err)
@@ -311,7 +339,8 @@ bool hparams_read(struct hparams *hp, const struct gguf *g, const char *arch, sl
     bool causal = true;
     char key[KEY_MAX];
 
-    *hp = (struct hparams){ .embd_scale = 1, .residual_scale = 1, .logit_scale = 1 };
+    *hp = (struct hparams){ .n_loop = 1, .embd_scale = 1, .residual_scale = 1,
+                           .logit_scale = 1 };
     snprintf(hp->arch, sizeof hp->arch, "%s", arch);
     if (!gguf_get_bool(g, key_of(hp, "attention.causal", key), &causal, err)) {
         return false;

@@ -26,10 +26,13 @@ struct hparams {
     int n_head, n_head_kv, k_dim, v_dim, n_ff; /* of layer 0, and of all unless layer[] differs */
     struct layer_shape layer[LAYER_MAX];
     int n_kv_layer;          /* KV layers, usually one per layer */
+    int n_loop;              /* times that all layers run in a row, with KV layers for each */
+    bool loop_norm;          /* the output norm stands between two loops */
     uint16_t kv_owner[LAYER_MAX]; /* a layer with the shape of each KV layer */
     int n_expert, n_expert_used; /* 0 experts: none */
     int n_ff_expert;
     int n_embd_layer;        /* size of what every layer gets of each token; 0: nothing */
+    int n_stream;            /* residual streams besides the main one */
     int scratch_floats;      /* per token of a step, that the architecture takes besides */
     float norm_eps;
     bool layer_norm;         /* norms subtract the mean and may have biases; else RMS norms */
@@ -83,5 +86,12 @@ bool hparams_window_all(struct hparams *hp, const struct gguf *g, slm_error *err
  * layer, or a number n) or, where the key is missing, from `pattern`: layer i slides
  * unless i % n == n - 1. */
 bool hparams_sliding(struct hparams *hp, const struct gguf *g, int pattern, slm_error *err);
+
+/* Gives sliding layers (sliding[] is known) a rotation with its own base and no scaling. */
+void hparams_sliding_rope(struct hparams *hp, float base);
+
+/* Lets the last n_shared layers read what the last layer of their kind before them has stored:
+ * the last one before them where they do not slide, the one before it where they do. */
+bool hparams_share_kv(struct hparams *hp, int n_shared, slm_error *err);
 
 #endif

@@ -39,3 +39,19 @@ void layer_in_begin(struct step *st, float *x)
     matmul(st, &proj, 1, x, (size_t)st->hp->n_embd, st->n_tok);
     op_rows(st, st->n_tok, layer_in_row, st);
 }
+
+void layer_in_block(struct step *st, const struct layer_in *in, int il, const float *x, float *h)
+{
+    const struct hparams *hp = st->hp;
+    const size_t n = (size_t)hp->n_embd_layer, mark = scratch_mark(st);
+    float *g = scratch_rows(st, hp->n_embd_layer);
+    const struct product gate = { &in->gate, NULL, g, n };
+    const struct product proj = { &in->proj, NULL, h, (size_t)hp->n_embd };
+
+    matmul(st, &gate, 1, x, (size_t)hp->n_embd, st->n_tok);
+    op_gate(st, GATE_GELU, g, st->layer_in + (size_t)il * n, n * (size_t)hp->n_layer,
+            hp->n_embd_layer);
+    matmul(st, &proj, 1, g, n, st->n_tok);
+    op_norm(st, h, h, in->norm);
+    scratch_release(st, mark);
+}

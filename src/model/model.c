@@ -76,6 +76,10 @@ void model_each_weight(struct model *m, void (*fn)(void *arg, struct weight *w),
     if (m->top.layer_proj.rows) {
         fn(arg, &m->top.layer_proj);
     }
+    for (int i = 0; m->top.stream_in && i < m->hp.n_stream; i++) {
+        fn(arg, &m->top.stream_in[i]);
+        fn(arg, &m->top.stream_out[i]);
+    }
     fn(arg, &m->top.output);
 }
 
@@ -314,6 +318,17 @@ static bool finish(struct step *st, const float *x, float *logits, slm_error *er
     return true;
 }
 
+static void run_layers(struct step *st, float *x)
+{
+    const struct model *m = st->model;
+
+    for (int il = 0; il < st->hp->n_layer; il++) {
+        const size_t mark = scratch_mark(st);
+        m->arch->layer(st, model_layer(m, il), il, x);
+        scratch_release(st, mark);
+    }
+}
+
 bool model_step(struct model *m, struct work *w, const struct step_in *in, float *logits,
                 slm_error *err)
 {
@@ -335,10 +350,14 @@ bool model_step(struct model *m, struct work *w, const struct step_in *in, float
     if (m->arch->begin) {
         m->arch->begin(&st, x);
     }
-    for (int il = 0; il < m->hp.n_layer; il++) {
-        const size_t mark = scratch_mark(&st);
-        m->arch->layer(&st, model_layer(m, il), il, x);
-        scratch_release(&st, mark);
+    for (st.loop = 0; st.loop < m->hp.n_loop; st.loop++) {
+        if (st.loop > 0 && m->hp.loop_norm) {
+            op_norm(&st, x, x, m->top.output_norm);
+        }
+        run_layers(&st, x);
+    }
+    if (m->arch->end) {
+        m->arch->end(&st, x);
     }
     const bool ok = finish(&st, x, logits, err);
     residency_start(m->residency);

@@ -7,12 +7,7 @@ static bool olmo2_hparams(struct hparams *hp, const struct gguf *g, slm_error *e
         return false;
     }
     /* Sliding layers are not scaled. */
-    hp->rope[ROPE_SLIDING].scaling = ROPE_SCALE_NONE;
-    hp->rope[ROPE_SLIDING].factor = 1;
-    hp->rope[ROPE_SLIDING].attn_factor = 1;
-    for (int il = 0; il < hp->n_layer; il++) {
-        hp->rope_of[il] = hp->sliding[il] ? ROPE_SLIDING : ROPE_FULL;
-    }
+    hparams_sliding_rope(hp, (float)hp->rope[ROPE_FULL].base);
     return true;
 }
 

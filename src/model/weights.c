@@ -30,11 +30,10 @@ int dim_size(const struct hparams *hp, int il, enum dim dim)
     case DIM_FF2_EXP: return 2 * hp->n_ff_expert;
     case DIM_LAYER:   return hp->n_embd_layer;
     case DIM_LAYERS:  return hp->n_embd_layer * hp->n_layer;
-    case DIM_ONE:
     case DIM_NONE:
-    case DIM_COUNT: break;
+    case DIM_FIXED: break;
     }
-    return 1;
+    return dim >= DIM_FIXED ? (int)dim - DIM_FIXED : 1;
 }
 
 /* Adds "blk.3-5.attn_q.weight" for a run of layers, or the plain name of a top-level tensor. */

@@ -46,9 +46,11 @@ enum dim {
     DIM_FF_EXP, DIM_FF2_EXP,  /* n_ff_expert, 2 * n_ff_expert */
     DIM_LAYER,   /* n_embd_layer */
     DIM_LAYERS,  /* n_embd_layer * n_layer */
-    DIM_ONE,
-    DIM_COUNT
+    DIM_FIXED    /* from here on the number itself, see DIM_IS */
 };
+
+/* A size that is the same in every model of an architecture. */
+#define DIM_IS(n) ((enum dim)(DIM_FIXED + (n)))
 
 /* In layer il, or outside the layers (-1). */
 int dim_size(const struct hparams *hp, int il, enum dim dim);

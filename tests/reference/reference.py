@@ -220,7 +220,8 @@ def gemma4(m, ids):
 def gemma3n(m, ids):
     n_layer, width = m.key("block_count"), m.key("embedding_length_per_layer_input")
     n_head, n_kv = m.key("attention.head_count"), m.key("attention.head_count_kv")
-    dim, n_own, n_sparse = m.key("attention.key_length"), 20, 10
+    n_own = n_layer - m.key("attention.shared_kv_layers", max(n_layer - 20, 0))
+    dim, n_sparse = m.key("attention.key_length"), 10
     x0 = m.t["token_embd.weight"][ids]
     n_embd = x0.shape[1]
     x0 = x0 * np.sqrt(n_embd)
@@ -460,27 +461,32 @@ def gemma4_moe():
 
 
 def gemma3n_tiny():
-    n_layer, width, e = 22, 8, 24
+    """Large embeddings, weak mixing of the streams, and a large epsilon for MLPs that let hardly
+    anything through: otherwise each layer makes the rounding errors of float32 much larger."""
+    n_layer, width, e, n_ff, laurel = 12, 4, 16, 48, 64
     sliding = [i % 5 < 4 for i in range(n_layer)]
-    m = Maker("gemma3n", 18, embedding_length=e, block_count=n_layer, feed_forward_length=32,
+    m = Maker("gemma3n", 18, embedding_length=e, block_count=n_layer, feed_forward_length=n_ff,
               attention__head_count=2, attention__head_count_kv=1, attention__key_length=8,
               attention__value_length=8, attention__sliding_window=12,
-              attention__sliding_window_pattern=sliding, embedding_length_per_layer_input=width,
-              rope__freq_base=1e6, rope__freq_base_swa=1e4, final_logit_softcapping=30.0)
+              attention__sliding_window_pattern=sliding, attention__shared_kv_layers=2,
+              embedding_length_per_layer_input=width, rope__freq_base=1e6,
+              rope__freq_base_swa=1e4, final_logit_softcapping=30.0,
+              attention__layer_norm_rms_epsilon=0.1)
+    m.tensors["token_embd.weight"] *= 4
     m.matrix("altup_proj", 3, e, e)
     m.matrix("altup_unembd_proj", 3, e, e)
     for i in range(n_layer):
         blk = f"blk.{i}."
-        m.attention(i, 2, 1, 8, qk_norm=True, own=i < 20)
-        m.mlp(i, 32)
+        m.attention(i, 2, 1, 8, qk_norm=True, own=i < n_layer - 2)
+        m.mlp(i, n_ff)
         gemma4_norms(m, i)
-        m.matrix(blk + "altup_correct_coef", 4, 4, size=0.5)
-        m.matrix(blk + "altup_predict_coef", 16, 4, size=0.5)
+        m.matrix(blk + "altup_correct_coef", 4, 4, size=0.2)
+        m.matrix(blk + "altup_predict_coef", 16, 4, size=0.2)
         m.put(blk + "altup_correct_scale.weight", 1 + 0.3 * m.rng.normal(size=e))
         m.matrix(blk + "altup_router", 4, e, size=30.0)
         m.norm(blk + "altup_router_norm", e)
-        m.matrix(blk + "laurel_l", 8, e)
-        m.matrix(blk + "laurel_r", e, 8)
+        m.matrix(blk + "laurel_l", laurel, e)
+        m.matrix(blk + "laurel_r", e, laurel)
         m.norm(blk + "laurel_post_norm", e)
     per_layer(m, n_layer, width)
     return m
