@@ -1,7 +1,8 @@
 /* test_model.c - models whose metadata or tensors are missing, wrong or contradict each other
  * are refused with a message that names the fault.
  *
- * Each case is a tiny llama with one thing changed, rewritten in memory. */
+ * Each case is a tiny llama, or where said another model, with one thing changed, rewritten in
+ * memory. */
 #include <unistd.h>
 
 #include "test.h"
@@ -54,7 +55,7 @@ static uint8_t *changed(const struct change *c, size_t *n)
         if (!c->tensor || !strstr(t->name, c->tensor)) {
             gguf_put_tensor(w, t->name, t->type, t->n_dims, t->ne, t->data);
         } else if (c->ne0 > 0) {
-            const int64_t ne[2] = { c->ne0, t->ne[1] };
+            const int64_t ne[4] = { c->ne0, t->ne[1], t->ne[2], t->ne[3] };
             gguf_put_tensor(w, t->name, c->type, t->n_dims, ne, zeros);
         }
     }
@@ -181,6 +182,120 @@ TEST(refuses_wrong_tensors)
     check_refused(tensors, sizeof tensors / sizeof *tensors);
 }
 
+#undef A
+#define A "gemma4."
+
+/* Layers 0 and 2 slide, 1 and 3 do not; the last two share keys; every layer has 4 experts. */
+static const struct change gemma4[] = {
+    { .key = A "attention.sliding_window_pattern", .kind = DROP, .want = "sliding_window_pattern",
+      .code = FORMAT },
+    { .key = A "attention.sliding_window", .kind = DROP, .want = "sliding_window",
+      .code = FORMAT },
+    { .key = A "attention.key_length_swa", .kind = DROP, .want = "key_length_swa",
+      .code = FORMAT },
+    { .key = A "attention.value_length_swa", .kind = U32, .number = 32, .want = "as long as",
+      .code = FORMAT },
+    { .key = A "attention.shared_kv_layers", .kind = U32, .number = 1, .want = "cannot share",
+      .code = FORMAT },
+    { .key = A "attention.shared_kv_layers", .kind = U32, .number = 4, .want = "shared_kv_layers",
+      .code = FORMAT },
+    { .key = A "attention.head_count_kv", .kind = U32, .number = 4, .want = "attn_k",
+      .code = FORMAT },
+    { .key = A "embedding_length_per_layer_input", .kind = DROP, .want = "per_layer_input",
+      .code = FORMAT },
+    { .key = A "embedding_length_per_layer_input", .kind = U32, .number = 128,
+      .want = "per_layer_token_embd", .code = FORMAT },
+    { .key = A "expert_count", .kind = U32, .number = 3, .want = "ffn_gate_inp", .code = FORMAT },
+    { .key = A "expert_used_count", .kind = U32, .number = 5, .want = "expert_used_count",
+      .code = FORMAT },
+    { .key = A "expert_used_count", .kind = DROP, .want = "expert_used_count", .code = FORMAT },
+    { .key = A "expert_feed_forward_length", .kind = U32, .number = 32, .want = "ffn_gate_exps",
+      .code = FORMAT },
+    { .tensor = "blk.1.ffn_down_exps.weight", .want = "layer 1", .code = FORMAT },
+    { .tensor = "blk.3.post_ffw_norm_1.weight", .want = "layer 3", .code = FORMAT },
+    { .tensor = "rope_freqs.weight", .want = "rope_freqs.weight", .code = FORMAT },
+    { .tensor = "attn_k.weight", .want = "blk.0-1.attn_k.weight", .code = FORMAT },
+    { .tensor = "attn_k_norm.weight", .want = "blk.0-1.attn_k_norm.weight", .code = FORMAT },
+    { .tensor = "inp_gate.weight", .want = "blk.0-3.inp_gate.weight", .code = FORMAT },
+};
+
+static const struct change gemma4_accepted[] = {
+    { .tensor = "blk.2.attn_k.weight" },       /* it shares keys */
+    { .tensor = "attn_v.weight" },             /* the keys are values too */
+    { .tensor = "layer_output_scale.weight" },
+    { .tensor = "blk.1.ffn_gate_inp.weight" }, /* a layer without experts */
+};
+
+static const struct change qwen3moe[] = {
+    { .key = "qwen3moe.expert_count", .kind = DROP, .want = "expert_count", .code = FORMAT },
+    { .key = "qwen3moe.expert_count", .kind = U32, .number = 1 << 20, .want = "expert_count",
+      .code = FORMAT },
+    { .tensor = "blk.1.ffn_up_exps.weight", .want = "blk.1.ffn_up_exps.weight", .code = FORMAT },
+    { .tensor = "blk.0.ffn_up_exps.weight", .ne0 = 128, .type = QT_F32,
+      .want = "blk.0.ffn_up_exps.weight", .code = FORMAT },
+};
+
+static const struct change nanbeige[] = {
+    { .key = "nanbeige.num_loops", .kind = U32, .number = 0, .want = "num_loops", .code = FORMAT },
+    { .key = "nanbeige.num_loops", .kind = U32, .number = 257, .want = "num_loops",
+      .code = FORMAT },
+};
+
+static const struct change gemma3n[] = {
+    { .tensor = "altup_proj.weight", .want = "altup_proj.weight", .code = FORMAT },
+    { .tensor = "blk.0.attn_v.weight", .want = "blk.0.attn_v.weight", .code = FORMAT },
+    { .key = "gemma3n.embedding_length_per_layer_input", .kind = DROP, .want = "per_layer_input",
+      .code = FORMAT },
+};
+
+/* A tiny model of an architecture in place of the base until `other_close`. */
+static struct gguf *other_open(const char *arch)
+{
+    const struct tiny_shape shape = TINY_SHAPE;
+    struct gguf *before = base;
+    slm_error err;
+
+    CHECK(tiny_model_write(base_path, arch_find(arch, strlen(arch)), quant_type(QT_F32), &shape,
+                           &err));
+    base = gguf_open(base_path, &err);
+    CHECK(base != NULL);
+    return before;
+}
+
+static void other_close(struct gguf *before)
+{
+    gguf_close(base);
+    base = before;
+}
+
+#define CHECK_OTHER(arch)                                                                \
+    do {                                                                                 \
+        struct gguf *before = other_open(#arch);                                         \
+        check_refused(arch, sizeof arch / sizeof *arch);                                 \
+        other_close(before);                                                             \
+    } while (0)
+
+TEST(refuses_wrong_models_of_other_kinds)
+{
+    CHECK_OTHER(gemma4);
+    CHECK_OTHER(qwen3moe);
+    CHECK_OTHER(nanbeige);
+    CHECK_OTHER(gemma3n);
+}
+
+TEST(accepts_what_gemma4_may_lack)
+{
+    struct gguf *before = other_open("gemma4");
+
+    for (size_t i = 0; i < sizeof gemma4_accepted / sizeof *gemma4_accepted; i++) {
+        slm_error err = { .code = SLM_E_OK };
+        if (!loads(&gemma4_accepted[i], &err)) {
+            fail_msg("without %s: %s", gemma4_accepted[i].tensor, err.msg);
+        }
+    }
+    other_close(before);
+}
+
 /* A norm may be of any type, and one value per layer stands for one value. */
 TEST(accepts_any_type_on_any_tensor)
 {
@@ -252,6 +367,8 @@ int main(void)
     base = gguf_open(base_path, &err);
     const int failed = base ? RUN(T(the_base_loads), T(refuses_wrong_metadata),
                                   T(refuses_wrong_tensors), T(accepts_any_type_on_any_tensor),
+                                  T(refuses_wrong_models_of_other_kinds),
+                                  T(accepts_what_gemma4_may_lack),
                                   T(refuses_tokens_out_of_range),
                                   T(reports_a_logit_that_is_not_a_number))
                             : 1;

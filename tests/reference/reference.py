@@ -16,7 +16,7 @@ import numpy as np
 
 import gguf_f32
 
-N_VOCAB, N_TOKENS, N_GREEDY = 160, 48, 24
+N_VOCAB, N_TOKENS, N_GREEDY = 96, 48, 24
 
 
 # ---- pieces ------------------------------------------------------------------------------
@@ -341,14 +341,14 @@ class Maker:
 
 
 def llama_moe():
-    m = Maker("llama", 11, embedding_length=32, block_count=2, feed_forward_length=40,
+    m = Maker("llama", 11, embedding_length=32, block_count=2, feed_forward_length=24,
               attention__head_count=4, attention__head_count_kv=2, attention__key_length=8,
               attention__value_length=8, rope__dimension_count=8, expert_count=8,
               expert_used_count=2)
     for i in range(2):
         m.attention(i, 4, 2, 8)
         m.norm(f"blk.{i}.ffn_norm", 32)
-        m.experts(i, 8, 40)
+        m.experts(i, 8, 24)
     # Scales beside matrices, one for all or one per expert.
     m.put("blk.0.attn_q.scale", [0.7])
     m.put("blk.1.ffn_down_exps.scale", 1 + 0.5 * m.rng.normal(size=8))
@@ -357,25 +357,25 @@ def llama_moe():
 
 
 def qwen3moe():
-    m = Maker("qwen3moe", 12, embedding_length=32, block_count=3, feed_forward_length=96,
-              expert_feed_forward_length=24, attention__head_count=4, attention__head_count_kv=2,
+    m = Maker("qwen3moe", 12, embedding_length=32, block_count=2, feed_forward_length=96,
+              expert_feed_forward_length=16, attention__head_count=4, attention__head_count_kv=2,
               attention__key_length=16, attention__value_length=16, rope__freq_base=1e6,
               expert_count=10, expert_used_count=3)
-    for i in range(3):
+    for i in range(2):
         m.attention(i, 4, 2, 16, qk_norm=True)
         m.norm(f"blk.{i}.ffn_norm", 32)
-        m.experts(i, 10, 24)
+        m.experts(i, 10, 16)
     m.matrix("output", N_VOCAB, 32)
     return m
 
 
 def gemma():
-    m = Maker("gemma", 13, embedding_length=40, block_count=3, feed_forward_length=64,
+    m = Maker("gemma", 13, embedding_length=40, block_count=2, feed_forward_length=48,
               attention__head_count=4, attention__head_count_kv=1, attention__key_length=16,
               attention__value_length=16)
-    for i in range(3):
+    for i in range(2):
         m.attention(i, 4, 1, 16)
-        m.mlp(i, 64)
+        m.mlp(i, 48)
     return m
 
 
@@ -412,8 +412,8 @@ def rope_freqs(m, dim):
 
 def gemma4_e2b():
     """Per-layer embeddings, shared keys and values, wider MLPs in the layers that share."""
-    sliding, n_ff, width = [True, True, False] * 2 + [True, False], [32] * 6 + [64] * 2, 8
-    m = Maker("gemma4", 16, embedding_length=32, block_count=8, feed_forward_length=n_ff,
+    sliding, n_ff, width = [True, False] * 3, [32] * 4 + [64] * 2, 8
+    m = Maker("gemma4", 16, embedding_length=32, block_count=6, feed_forward_length=n_ff,
               attention__head_count=4, attention__head_count_kv=1, attention__key_length=16,
               attention__value_length=16, attention__key_length_swa=8,
               attention__value_length_swa=8, attention__sliding_window=12,
@@ -421,12 +421,13 @@ def gemma4_e2b():
               embedding_length_per_layer_input=width, rope__freq_base=1e6,
               rope__freq_base_swa=1e4, rope__dimension_count=16, rope__dimension_count_swa=8,
               final_logit_softcapping=30.0)
-    for i in range(8):
-        m.attention(i, 4, 1, 8 if sliding[i] else 16, qk_norm=True, own=i < 6)
+    m.tensors["token_embd.weight"] *= 2
+    for i in range(6):
+        m.attention(i, 4, 1, 8 if sliding[i] else 16, qk_norm=True, own=i < 4)
         m.mlp(i, n_ff[i])
         gemma4_norms(m, i)
         m.put(f"blk.{i}.layer_output_scale.weight", [0.9 - 0.05 * i])
-    per_layer(m, 8, width)
+    per_layer(m, 6, width)
     rope_freqs(m, 16)
     return m
 
