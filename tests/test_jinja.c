@@ -174,6 +174,15 @@ TEST(renders_the_language_as_jinja2)
     CHECK_EQ(n_bad, 0);
 }
 
+/* Generated templates with what Jinja2 3.1.6 on Python 3.11 made of them. */
+TEST(renders_generated_templates_as_jinja2)
+{
+    n_cases = n_bad = 0;
+    each_line(TEST_DATA "/jinja/more.jsonl", language_case, "more");
+    CHECK_EQ(n_cases, 3120);
+    CHECK_EQ(n_bad, 0);
+}
+
 /* What messages, tools and kwargs of a case make visible to the template. */
 static json_t *chat_context(json_t *c)
 {
@@ -635,7 +644,8 @@ TEST(every_memory_limit_is_an_error)
 
 int main(void)
 {
-    return RUN(T(renders_the_language_as_jinja2), T(renders_the_templates_of_models),
+    return RUN(T(renders_the_language_as_jinja2), T(renders_generated_templates_as_jinja2),
+               T(renders_the_templates_of_models),
                T(errors_name_the_line), T(long_messages_are_cut_at_a_character),
                T(refuses_text_that_is_not_utf8), T(limits_are_errors_that_name_them),
                T(a_small_stack_is_enough_for_any_source),
