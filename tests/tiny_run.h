@@ -19,6 +19,7 @@ struct tiny {
     struct work *work;
     void **pages;
     size_t page_stride;   /* pages per layer */
+    float **states;       /* of recurrent layers */
     int n_pos;            /* tokens so far */
     int context;
     enum kv_type kv;
@@ -32,6 +33,10 @@ static inline void tiny_close(struct tiny *t)
         mem_free(t->pages[i]);
     }
     free(t->pages);
+    for (int i = 0; t->states && i < model_shape(t->model)->n_state; i++) {
+        mem_free(t->states[i]);
+    }
+    free(t->states);
     work_free(t->work);
     model_free(t->model);
     pool_free(t->pool);
@@ -56,8 +61,14 @@ static inline bool tiny_open(struct tiny *t, const char *path, enum isa isa, int
     t->work = work_new(t->model, context, context, context, err);
     t->page_stride = (size_t)context / KV_PAGE + 1;
     t->pages = calloc((size_t)n_layer * t->page_stride, sizeof *t->pages);
-    if (!t->work || !t->pages) {
+    const size_t n_state = (size_t)model_shape(t->model)->n_state;
+    t->states = calloc(n_state + 1, sizeof *t->states);
+    if (!t->work || !t->pages || !t->states) {
         return false;
+    }
+    for (size_t i = 0; i < n_state; i++) {
+        t->states[i] = mem_alloc_aligned(model_state_bytes(t->model));
+        memset(t->states[i], 0, model_state_bytes(t->model));
     }
     for (int il = 0; il < n_layer; il++) {
         const size_t bytes = model_kv_page_bytes(t->model, il, kv);
@@ -83,8 +94,8 @@ static inline bool tiny_feed(struct tiny *t, const int32_t *ids, int n, int chun
     }
     for (int i = 0; i < n && ok; i += chunk) {
         const int m = n - i < chunk ? n - i : chunk;
-        const struct step_seq seq = { m, t->n_pos, t->pages, (int)t->page_stride };
-        const struct step_in in = { m, ids + i, 1, &seq, t->kv, want };
+        const struct step_seq seq = { m, t->n_pos, t->pages, (int)t->page_stride, t->states };
+        const struct step_in in = { m, ids + i, 1, &seq, t->kv, want, NULL };
         ok = model_step(t->model, t->work, &in, out + (size_t)i * n_vocab, err);
         t->n_pos += m;
     }

@@ -101,6 +101,14 @@ static const struct extra {
     { "gemma4", "expert_count", 0, { 4 } },
     { "gemma4", "expert_used_count", 0, { 2 } },
     { "gemma4", "expert_feed_forward_length", 0, { 256 } },
+    { "qwen35", "full_attention_interval", 0, { 2 } },
+    { "qwen35", "ssm.conv_kernel", 0, { 4 } },
+    { "qwen35", "ssm.state_size", 0, { 64 } },
+    { "qwen35", "ssm.group_count", 0, { 2 } },
+    { "qwen35", "ssm.time_step_rank", 0, { 4 } },
+    { "qwen35", "ssm.inner_size", 0, { 256 } },
+    { "qwen35", "rope.dimension_count", 0, { 32 } },
+    { "qwen35", "rope.dimension_sections", 4, { 6, 5, 5, 0 } },
 };
 enum { N_EXTRA = sizeof extra_keys / sizeof *extra_keys };
 
@@ -239,7 +247,8 @@ static bool put_tensor(struct maker *m, const struct tensor_row *row, int il, sl
     /* Norms and other factors lie around 1, biases around 0; a matrix keeps the size of its input. */
     const float size = vector ? 0.2f : 1.7f / (float)__builtin_sqrt((double)ne[0]);
     const float mean = vector && (strstr(name, "norm") || strstr(name, "rope") ||
-                                  strstr(name, "scale")) ? 1 : 0;
+                                  strstr(name, "scale")) ? 1
+                     : vector && strstr(name, "ssm_a") ? -1 : 0;  /* what makes a state decay */
     if (type->unpack) {
         fill_blocks(type, data, bytes, size, &m->rng);
     } else {
@@ -259,7 +268,7 @@ static bool put_all(struct maker *m, const struct arch *arch, slm_error *err)
         }
     }
     for (size_t i = 0; i < arch->n_top_rows; i++) {
-        if (row_applies(&arch->top_rows[i], m->hp) && !put_tensor(m, &arch->top_rows[i], -1, err)) {
+        if (row_applies(&arch->top_rows[i], m->hp, -1) && !put_tensor(m, &arch->top_rows[i], -1, err)) {
             return false;
         }
     }
@@ -269,7 +278,7 @@ static bool put_all(struct maker *m, const struct arch *arch, slm_error *err)
             /* The separate projections stand for the fused ones; optional biases come along. */
             const bool fused = row->in == DIM_QKV || row->out == DIM_QKV ||
                                row->out == DIM_FF2_EXP;
-            const bool used = row_applies(row, m->hp) &&
+            const bool used = row_applies(row, m->hp, il) &&
                               !(row->need == NEED_DENSE && m->hp->n_expert > 0);
             if (!fused && used && !put_tensor(m, row, il, err)) {
                 return false;

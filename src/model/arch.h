@@ -12,7 +12,7 @@
     X(qwen2) X(qwen3)                                                                    \
     X(gemma) X(gemma2) X(gemma3)                                                         \
     X(phi2) X(phi3) X(stablelm) X(olmo2)                                                 \
-    X(qwen3moe) X(gemma4) X(nanbeige) X(gemma3n)
+    X(qwen3moe) X(gemma4) X(nanbeige) X(gemma3n) X(qwen35)
 
 struct step;
 

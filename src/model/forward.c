@@ -233,6 +233,20 @@ static void qkv_row(void *arg, int t, int worker)
                 l->v_dim);
 }
 
+void attn_heads(struct step *st, const struct attn *a, int il, int il_kv, float *q, float *k,
+                float *v)
+{
+    const int kind = st->hp->rope_of[il];
+    struct qkv_op op = { .st = st, .a = a, .shape = &st->hp->layer[il], .il_kv = il_kv,
+                         .q = q, .k = k, .v = v };
+
+    if (kind != ROPE_NONE) {
+        op.rope = st->rope[kind];
+        op.n_rot = st->hp->rope[kind].n_rot;
+    }
+    each_row(st, qkv_row, &op);
+}
+
 void attn_block(struct step *st, const struct attn *a, int il, int il_kv, const float *h, float *y)
 {
     const struct hparams *hp = st->hp;
@@ -247,16 +261,9 @@ void attn_block(struct step *st, const struct attn *a, int il, int il_kv, const 
         { &a->v, a->v_bias, v, (size_t)n_v },
     };
     const struct product out = { &a->out, a->out_bias, y, (size_t)hp->n_embd };
-    const int kind = hp->rope_of[il];
-    struct qkv_op op = { .st = st, .a = a, .shape = &hp->layer[il], .il_kv = il_kv,
-                         .q = q, .k = k, .v = v };
 
-    if (kind != ROPE_NONE) {
-        op.rope = st->rope[kind];
-        op.n_rot = hp->rope[kind].n_rot;
-    }
     matmul(st, qkv, a->v.rows ? 3 : a->k.rows ? 2 : 1, h, (size_t)hp->n_embd, st->n_tok);
-    each_row(st, qkv_row, &op);
+    attn_heads(st, a, il, il_kv, q, k, v);
     attention(st, il, il_kv, q, o);
     matmul(st, &out, 1, o, (size_t)n_o, st->n_tok);
     scratch_release(st, mark);

@@ -213,6 +213,11 @@ static inline int kv_of(const struct step *st, int il)
 void attn_block(struct step *st, const struct attn *a, int il, int il_kv, const float *h,
                 float *y);
 
+/* The middle of it: norms and rotates q and k, stores k and v.  q: [n_tok][n_head * k_dim], k and
+ * v alike with the key-value heads. */
+void attn_heads(struct step *st, const struct attn *a, int il, int il_kv, float *q, float *k,
+                float *v);
+
 /* Attention proper: q [n_tok][n_head * k_dim] of layer il, already rotated, against the pages of KV layer
  * il_kv, into o [n_tok][n_head * v_dim]. */
 void attention(struct step *st, int il, int il_kv, const float *q, float *o);
@@ -232,6 +237,25 @@ int moe_row_floats(const struct hparams *hp);
 
 /* y = down(f(up h)). */
 void mlp_plain(struct step *st, const struct mlp *m, enum unary_fn fn, const float *h, float *y);
+
+/* A recurrent layer's block: the convolution and the gated delta net. */
+struct delta {
+    struct weight qkv, gate, alpha, beta, out;
+    const float *conv;                /* [taps][channels] once the layer is finished */
+    const float *dt, *a;              /* [n_v_head]: bias of alpha, factor of the decay (< 0) */
+    const float *norm;                /* [head_dim] */
+};
+
+/* y = out(gated delta net of h); advances the layer's states.  h, y: [n_tok][n_embd], may be the
+ * same. */
+void delta_block(struct step *st, const struct delta *d, int il, const float *h, float *y);
+/* Scratch floats per token that it takes. */
+int delta_row_floats(const struct hparams *hp);
+/* Brings a bound convolution into the order that the kernel wants. */
+bool delta_finish(struct delta *d, const struct hparams *hp, slm_error *err);
+/* Floats of a state: the inputs that the convolution remembers [taps - 1][channels], then for each
+ * value head [head_dim / 16][head_dim][16]: tiles of sixteen value columns. */
+size_t delta_state_floats(const struct delta_shape *d);
 
 /* Row size of keys and values in a page: the head size rounded up to 16. */
 static inline int kv_stride(int dim)

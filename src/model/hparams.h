@@ -18,6 +18,15 @@ struct layer_shape {
     int k_dim, v_dim;        /* sizes of a key and of a value head */
     int n_ff;
     int kv;                  /* the KV layer that it reads, and fills if it has keys of its own */
+    bool recurrent;          /* no attention but a state of fixed size */
+    int state;               /* which of the states, in recurrent layers */
+};
+
+/* Recurrent layers: a gated delta net behind a short convolution. */
+struct delta_shape {
+    int taps;                /* of the convolution; 0: the model has no such layers */
+    int head_dim;            /* of keys and values; a multiple of 16 */
+    int n_k_head, n_v_head;  /* value head h goes with key head h mod n_k_head */
 };
 
 struct hparams {
@@ -31,6 +40,9 @@ struct hparams {
     uint16_t kv_owner[LAYER_MAX]; /* a layer with the shape of each KV layer */
     int n_expert, n_expert_used; /* 0 experts: none */
     int n_ff_expert;
+    struct delta_shape delta;
+    int n_state;             /* recurrent layers */
+    int n_draft;             /* 1: a block that drafts tokens lies behind, as layer[n_layer] */
     int n_embd_layer;        /* size of what every layer gets of each token; 0: nothing */
     int n_stream;            /* residual streams besides the main one */
     int scratch_floats;      /* per token of a step, that the architecture takes besides */
@@ -50,10 +62,16 @@ struct hparams {
     struct rope_params rope[ROPE_KINDS];
 };
 
+/* Channels of the convolution: queries, keys and values of one token. */
+static inline int delta_channels(const struct delta_shape *d)
+{
+    return d->head_dim * (2 * d->n_k_head + d->n_v_head);
+}
+
 /* Whether the layer has keys and values of its own, and does not use another layer's. */
 static inline bool layer_owns_kv(const struct hparams *hp, int il)
 {
-    return hp->kv_owner[hp->layer[il].kv] == il;
+    return !hp->layer[il].recurrent && hp->kv_owner[hp->layer[il].kv] == il;
 }
 
 /* Reads what every architecture has; n_vocab comes from the token list. */

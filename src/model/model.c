@@ -46,8 +46,8 @@ static bool bind_all(struct model *m, slm_error *err)
     if (!m->layers) {
         return slm_fail_nomem(err, "the layers");
     }
-    weights_bind(&b, arch_top_rows, arch_n_top_rows, &m->top);
-    weights_bind(&b, m->arch->top_rows, m->arch->n_top_rows, &m->top);
+    weights_bind(&b, arch_top_rows, arch_n_top_rows, &m->top, -1);
+    weights_bind(&b, m->arch->top_rows, m->arch->n_top_rows, &m->top, -1);
     weights_bind_layers(&b, m->arch->rows, m->arch->n_rows, m->layers, m->arch->layer_size);
     if (!weights_finish(&b)) {
         return false;
@@ -150,7 +150,7 @@ static void init_shape(struct model *m)
     *s = (struct model_shape){
         .arch = m->arch->name, .n_layer = hp->n_layer, .n_embd = hp->n_embd, .n_head = hp->n_head,
         .n_head_kv = hp->n_head_kv, .n_vocab = hp->n_vocab, .context_max = hp->context_max,
-        .n_kv_layer = hp->n_kv_layer,
+        .n_kv_layer = hp->n_kv_layer, .n_state = hp->n_state,
     };
     for (size_t i = 0; i < gguf_n_tensors(m->gguf); i++) {
         const struct gguf_tensor *t = gguf_tensor_at(m->gguf, i);
@@ -215,6 +215,11 @@ size_t model_kv_page_bytes(const struct model *m, int il, enum kv_type kv)
 
     return (size_t)l->n_head_kv * KV_PAGE *
            (size_t)(kv_stride(l->k_dim) + kv_stride(l->v_dim)) * kv_elem_bytes(kv);
+}
+
+size_t model_state_bytes(const struct model *m)
+{
+    return align_up(delta_state_floats(&m->hp.delta) * sizeof(float), 64);
 }
 
 /* ---- a step ------------------------------------------------------------------------- */
@@ -290,6 +295,9 @@ static bool finish(struct step *st, const float *x, float *logits, slm_error *er
     float *u = st->work->rows + st->work->rows_used;  /* n_want_max rows are left for this */
     int n_want = 0;
 
+    if (st->in->hidden) {
+        op_norm(st, st->in->hidden, x, m->top.output_norm);
+    }
     for (int t = 0; t < st->n_tok; t++) {
         if (st->in->want[t]) {
             assert(n_want < st->work->n_want_max);

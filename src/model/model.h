@@ -27,6 +27,7 @@ struct model_shape {
     int n_layer, n_embd, n_head, n_head_kv, n_vocab;
     int context_max;          /* trained context */
     int n_kv_layer;           /* layers with keys and values of their own */
+    int n_state;              /* recurrent layers, which have a state instead */
     uint64_t weight_bytes, n_params;
 };
 const struct model_shape *model_shape(const struct model *m);
@@ -35,6 +36,9 @@ const struct model_shape *model_shape(const struct model *m);
  * [n_kv_head][KV_PAGE][k_stride], then the values [n_kv_head][KV_PAGE][v_stride].
  * Fresh pages must be zero. */
 size_t model_kv_page_bytes(const struct model *m, int il, enum kv_type kv);
+
+/* Bytes of the state of one sequence in each recurrent layer.  A fresh state is zero. */
+size_t model_state_bytes(const struct model *m);
 
 /* ---- a step -------------------------------------------------------------------- */
 
@@ -45,6 +49,8 @@ struct step_seq {
     void *const *pages;    /* page j of KV layer il is pages[il * page_stride + j]; there must be
                             * pages for positions 0 .. pos0 + n_tok - 1 */
     int page_stride;
+    float *const *states;  /* [n_state], 64-byte aligned: what the tokens before pos0 have left;
+                            * advanced by the step, also where it fails */
 };
 
 /* All rows of a step, sequence after sequence. */
@@ -55,6 +61,8 @@ struct step_in {
     const struct step_seq *seq;
     enum kv_type kv;
     const bool *want;      /* [n_tok]: logits wanted after this token */
+    float *hidden;         /* [n_tok][n_embd], gets the normed rows that logits are made from; or
+                            * NULL */
 };
 
 /* Scratch memory for steps of at most n_tok_max tokens with n_want_max logit rows

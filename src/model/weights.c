@@ -30,6 +30,13 @@ int dim_size(const struct hparams *hp, int il, enum dim dim)
     case DIM_FF2_EXP: return 2 * hp->n_ff_expert;
     case DIM_LAYER:   return hp->n_embd_layer;
     case DIM_LAYERS:  return hp->n_embd_layer * hp->n_layer;
+    case DIM_EMBD2:   return 2 * hp->n_embd;
+    case DIM_Q2:      return 2 * l->n_head * l->k_dim;
+    case DIM_DELTA_IN:    return delta_channels(&hp->delta);
+    case DIM_DELTA_OUT:   return hp->delta.n_v_head * hp->delta.head_dim;
+    case DIM_DELTA_HEADS: return hp->delta.n_v_head;
+    case DIM_DELTA_HEAD:  return hp->delta.head_dim;
+    case DIM_DELTA_TAPS:  return hp->delta.taps;
     case DIM_NONE:
     case DIM_FIXED: break;
     }
@@ -76,7 +83,9 @@ static bool has_fused(const struct binder *b, int il)
 static bool is_needed(const struct binder *b, const struct tensor_row *row, int il)
 {
     switch (row->need) {
-    case NEED:         return true;
+    case NEED:
+    case NEED_ATTN:
+    case NEED_DELTA:   return true;
     case MAYBE:        break;
     case NEED_UNFUSED: return !has_fused(b, il);
     case NEED_KV:      return layer_owns_kv(b->hp, il);
@@ -196,7 +205,7 @@ static enum bound bind_row(struct binder *b, const struct tensor_row *row, void 
 {
     char name[64];
 
-    if (!row_applies(row, b->hp)) {
+    if (!row_applies(row, b->hp, il)) {
         return ABSENT;
     }
     tensor_name(name, row, il);
@@ -215,11 +224,12 @@ static enum bound bind_row(struct binder *b, const struct tensor_row *row, void 
     return bind_matrices(b, t, type, row->stack == DIM_NONE ? NULL : field, field) ? BOUND : WRONG;
 }
 
-bool weights_bind(struct binder *b, const struct tensor_row *rows, size_t n_rows, void *base)
+bool weights_bind(struct binder *b, const struct tensor_row *rows, size_t n_rows, void *base,
+                  int il)
 {
     for (size_t i = 0; i < n_rows && !b->failed; i++) {
-        if (bind_row(b, &rows[i], base, -1) == MISSING) {
-            note_missing(b, rows[i].name, 0, 0);
+        if (bind_row(b, &rows[i], base, il) == MISSING) {
+            note_missing(b, rows[i].name, il, il);
         }
     }
     return !b->failed;

@@ -46,6 +46,13 @@ enum dim {
     DIM_FF_EXP, DIM_FF2_EXP,  /* n_ff_expert, 2 * n_ff_expert */
     DIM_LAYER,   /* n_embd_layer */
     DIM_LAYERS,  /* n_embd_layer * n_layer */
+    DIM_EMBD2,   /* 2 * n_embd */
+    DIM_Q2,      /* 2 * DIM_Q: queries and their gates */
+    DIM_DELTA_IN,    /* channels of a recurrent layer's convolution */
+    DIM_DELTA_OUT,   /* n_v_head * head_dim of a recurrent layer */
+    DIM_DELTA_HEADS, /* n_v_head */
+    DIM_DELTA_HEAD,  /* head_dim */
+    DIM_DELTA_TAPS,
     DIM_FIXED    /* from here on the number itself, see DIM_IS */
 };
 
@@ -62,6 +69,8 @@ enum weight_need {
     NEED_KV,     /* required in layers with keys of their own */
     NEED_KV_UNFUSED, /* both of these */
     NEED_LAYER,  /* required in models with n_embd_layer */
+    NEED_ATTN,   /* required in layers with attention; recurrent ones do not have it */
+    NEED_DELTA,  /* the other way round */
     NEED_DENSE,  /* required in models without experts */
     NEED_EXPERTS,/* required in models with experts */
 };
@@ -83,12 +92,17 @@ static inline bool row_is_floats(const struct tensor_row *row)
     return row->floats || row->out == DIM_NONE;
 }
 
-/* Whether a model of this kind has such a tensor at all. */
-static inline bool row_applies(const struct tensor_row *row, const struct hparams *hp)
+/* Whether layer il, or -1, of a model of this kind has such a tensor at all. */
+static inline bool row_applies(const struct tensor_row *row, const struct hparams *hp, int il)
 {
     const bool expert = row->need == NEED_EXPERTS || row->out == DIM_EXPERTS ||
                         row->stack == DIM_EXPERTS;
 
+    const bool recurrent = il >= 0 && hp->layer[il].recurrent;
+
+    if (row->need == (recurrent ? NEED_ATTN : NEED_DELTA)) {
+        return false;
+    }
     return !(expert && hp->n_expert == 0) && !(row->need == NEED_LAYER && hp->n_embd_layer == 0);
 }
 
@@ -106,8 +120,10 @@ struct binder {
     bool failed;             /* a tensor of wrong shape or type: *err is set */
 };
 
-/* Binds top-level rows into `base`.  False once something is wrong beyond missing tensors. */
-bool weights_bind(struct binder *b, const struct tensor_row *rows, size_t n_rows, void *base);
+/* Binds rows of layer il, or top-level ones (-1), into `base`.  False once something is wrong
+ * beyond missing tensors. */
+bool weights_bind(struct binder *b, const struct tensor_row *rows, size_t n_rows, void *base,
+                  int il);
 
 /* Binds the rows of every layer; layer il is at base + il * stride. */
 bool weights_bind_layers(struct binder *b, const struct tensor_row *rows, size_t n_rows,

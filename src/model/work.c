@@ -33,7 +33,7 @@ static size_t rows_floats(const struct model *m, size_t n_tok, size_t n_want)
 {
     const struct hparams *hp = &m->hp;
     const size_t e = (size_t)hp->n_embd;
-    size_t block = (size_t)moe_row_floats(hp);
+    size_t block = max_size((size_t)moe_row_floats(hp), (size_t)delta_row_floats(hp));
 
     for (int il = 0; il < hp->n_layer; il++) {
         const int attn = dim_size(hp, il, DIM_QKV) + dim_size(hp, il, DIM_ATT);
