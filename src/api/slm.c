@@ -409,8 +409,13 @@ bool slm_session_score(slm_session *session, const int32_t *ids, size_t n, float
 
 bool slm_session_truncate(slm_session *session, size_t n, slm_error *err)
 {
-    return api_arg(session != NULL, "slm_session_truncate", "session is NULL", err) &&
-           session_truncate(session->session, n, err);
+    if (!api_arg(session != NULL, "slm_session_truncate", "session is NULL", err)) {
+        return false;
+    }
+    const uint64_t fp = fpenv_enter();
+    const bool ok = session_truncate(session->session, n, err);
+    fpenv_leave(fp);
+    return ok;
 }
 
 /* ---- sampling ---------------------------------------------------------------------- */

@@ -10,6 +10,7 @@
 
 #include "base/mem.h"
 #include "run/kv.h"
+#include "run/recur.h"
 
 /* Prompt tokens per step unless told otherwise: enough rows that a product is bound
  * by arithmetic and not by reading weights; more only costs scratch. */
@@ -22,9 +23,19 @@ static const size_t WORK_BYTES_MAX = (size_t)48 << 20;
  * run of rows gains nothing. */
 enum { WANT_MAX = 64 };
 
+/* Checkpoints of recurrent layers: how many unless told otherwise, fewer while they take more
+ * than so many bytes. */
+enum { CHECKPOINTS_MAX = 8, CHECKPOINTS_MIN = 2 };
+static const size_t CHECKPOINT_BYTES_MAX = (size_t)96 << 20;
+
+/* One is made at the end of a feed of so many tokens, which is a prompt and not an answer being
+ * written, and wherever the last one lies so far back. */
+enum { CHECKPOINT_FEED = 16, CHECKPOINT_STEP = 512 };
+
 struct session {
     struct model *model;
     struct kv *kv;
+    struct recur *recur;   /* NULL in models without recurrent layers */
     struct work *work;
     enum kv_type kv_type;
     int32_t *tok;          /* [context] */
@@ -58,6 +69,16 @@ static int choose_chunk(const struct model *m, const struct session_params *p)
     return min_int(chunk, p->context);
 }
 
+static int choose_checkpoints(const struct model *m, const struct session_params *p)
+{
+    int n = p->checkpoints > 0 ? p->checkpoints : CHECKPOINTS_MAX;
+
+    while (p->checkpoints <= 0 && n > CHECKPOINTS_MIN && recur_bytes(m, n) > CHECKPOINT_BYTES_MAX) {
+        n--;
+    }
+    return n;
+}
+
 struct session_cost session_cost(const struct model *m, const struct session_params *p)
 {
     const int chunk = choose_chunk(m, p);
@@ -66,7 +87,11 @@ struct session_cost session_cost(const struct model *m, const struct session_par
     struct session_cost cost = { kv_bytes(m, p->context, p->kv), SIZE_MAX };
     size_t work = work_bytes(m, chunk, want_max_of(chunk), p->context);
 
-    if (size_add(work, vocab_bytes, &work) && size_add(work, lists, &work)) {
+    const bool recurrent = model_shape(m)->n_state > 0;
+    const size_t states = recurrent ? recur_bytes(m, choose_checkpoints(m, p)) : 0;
+
+    if (states != SIZE_MAX && size_add(work, vocab_bytes, &work) && size_add(work, lists, &work) &&
+        size_add(work, states, &work)) {
         cost.work_bytes = work;
     }
     return cost;
@@ -98,6 +123,12 @@ struct session *session_new(struct model *m, const struct session_params *p, slm
     if (!s->kv) {
         goto fail;
     }
+    if (model_shape(m)->n_state > 0) {
+        s->recur = recur_new(m, choose_checkpoints(m, p), err);
+        if (!s->recur) {
+            goto fail;
+        }
+    }
     s->work = work_new(m, s->chunk, s->want_max, s->context, err);
     if (!s->work) {
         goto fail;
@@ -115,6 +146,7 @@ void session_free(struct session *s)
         return;
     }
     work_free(s->work);
+    recur_free(s->recur);
     kv_free(s->kv);
     mem_free(s->logits);
     mem_free(s->want);
@@ -170,6 +202,18 @@ static bool check_ids(const struct session *s, int len, const int32_t *ids, size
     return true;
 }
 
+/* Back to n tokens, or with recurrent layers to the last checkpoint at or before them, whose logits
+ * the session has if it had them then. */
+static void go_back(struct session *s, int n)
+{
+    if (s->recur) {
+        s->len = recur_restore(s->recur, n, s->logits, &s->has_logits);
+    } else {
+        s->len = n;
+        s->has_logits = false;
+    }
+}
+
 /* One step: appends n tokens, 1..chunk, and writes the logits of the last token, or of
  * all of them, to `out`.  The tokens count only when it succeeded. */
 static bool run_step(struct session *s, const int32_t *ids, int n, bool want_all, float *out,
@@ -180,6 +224,7 @@ static bool run_step(struct session *s, const int32_t *ids, int n, bool want_all
         .pos0 = s->len,
         .pages = kv_table(s->kv),
         .page_stride = kv_page_stride(s->kv),
+        .states = s->recur ? recur_states(s->recur) : NULL,
     };
     const struct step_in in = {
         .n_tok = n,
@@ -201,10 +246,22 @@ static bool run_step(struct session *s, const int32_t *ids, int n, bool want_all
         pthread_mutex_unlock(s->step_lock);
     }
     if (ok) {
-        memcpy(s->tok + s->len, ids, (size_t)n * sizeof *ids);
+        memmove(s->tok + s->len, ids, (size_t)n * sizeof *ids);
         s->len += n;
+    } else if (s->recur) {
+        go_back(s, s->len);  /* the states have advanced without the tokens */
+        s->has_logits = false;
     }
     return ok;
+}
+
+/* After a step of a feed of n tokens; logits: of the last token where the feed is done. */
+static void keep_checkpoint(struct session *s, size_t n, const float *logits)
+{
+    if (s->recur && ((logits && n >= CHECKPOINT_FEED) ||
+                     s->len - recur_last(s->recur) >= CHECKPOINT_STEP)) {
+        recur_save(s->recur, s->len, logits);
+    }
 }
 
 /* Feeds checked tokens in steps.  score: where the logits of all tokens go, or NULL;
@@ -225,6 +282,7 @@ static bool feed(struct session *s, const int32_t *ids, size_t n, float *score, 
             return false;
         }
         done += (size_t)n_step;
+        keep_checkpoint(s, n, !last ? NULL : score ? score + (n - 1) * n_vocab : s->logits);
         if (!last && s->progress && !s->progress(s->progress_arg, done, n)) {
             return slm_fail(err, SLM_E_CANCELLED, "cancelled after %zu of %zu tokens", done, n);
         }
@@ -259,13 +317,18 @@ bool session_sync(struct session *s, const int32_t *ids, size_t n, size_t *reuse
     while (same < n && same < (size_t)s->len && s->tok[same] == ids[same]) {
         same++;
     }
-    if (same == n && !((size_t)s->len == n && s->has_logits)) {
+    const bool at_hand = (size_t)s->len == n && s->has_logits;
+    if (same == n && !at_hand && !(s->recur && recur_has_logits(s->recur, (int)n))) {
         same--;  /* the last token is computed again for its logits */
     }
+    if (same < (size_t)s->len || (same == n && !at_hand)) {
+        go_back(s, (int)same);
+    }
+    same = (size_t)s->len;
     if (reused) {
         *reused = same;
     }
-    return session_truncate(s, same, err) && feed(s, ids + same, n - same, NULL, err);
+    return feed(s, ids + same, n - same, NULL, err);
 }
 
 bool session_truncate(struct session *s, size_t n, slm_error *err)
@@ -273,9 +336,16 @@ bool session_truncate(struct session *s, size_t n, slm_error *err)
     if (n > (size_t)s->len) {
         return slm_fail(err, SLM_E_ARG, "cannot truncate to %zu tokens, there are %d", n, s->len);
     }
-    if (n < (size_t)s->len) {
-        s->len = (int)n;
-        s->has_logits = false;
+    if (n == (size_t)s->len) {
+        return true;
+    }
+    go_back(s, (int)n);
+    s->has_logits = false;
+    while ((size_t)s->len < n) {
+        const int left = (int)n - s->len;
+        if (!run_step(s, s->tok + s->len, min_int(left, s->chunk), false, NULL, err)) {
+            return false;
+        }
     }
     return true;
 }

@@ -13,13 +13,14 @@ struct session;
 struct session_params {
     int context;       /* tokens, 1..; the session can hold that many */
     int chunk;         /* prompt tokens per step; 0: chosen */
+    int checkpoints;   /* of recurrent layers' states, to go back to; 0: chosen */
     enum kv_type kv;
     pthread_mutex_t *step_lock;  /* held during each step; NULL: none.  Sessions that share a
                                   * pool share this, and take turns between steps. */
 };
 
 /* Bytes a session with these parameters will allocate, by kind; SIZE_MAX where that
- * does not fit. */
+ * does not fit.  States of recurrent layers and their checkpoints are work. */
 struct session_cost { uint64_t kv_bytes, work_bytes; };
 struct session_cost session_cost(const struct model *m, const struct session_params *p);
 
@@ -33,16 +34,20 @@ int session_context(const struct session *s);
 const int32_t *session_tokens(const struct session *s);  /* [session_len] */
 
 /* Appends n tokens, computing in chunks.  Where a step fails or progress cancels,
- * the session holds the tokens that were done, without logits. */
+ * the session holds the tokens that were done, without logits; with recurrent layers a failed
+ * step takes it back to a checkpoint. */
 bool session_feed(struct session *s, const int32_t *ids, size_t n, slm_error *err);
 
 /* Feeds and writes logits of every one of the n tokens to out [n][n_vocab]. */
 bool session_score(struct session *s, const int32_t *ids, size_t n, float *out, slm_error *err);
 
 /* Keeps the longest common prefix with ids (at most n - 1 tokens unless the logits
- * of exactly these tokens are at hand) and feeds the rest. */
+ * of exactly these tokens are at hand; with recurrent layers as far as a checkpoint) and feeds the
+ * rest. */
 bool session_sync(struct session *s, const int32_t *ids, size_t n, size_t *reused, slm_error *err);
 
+/* Drops the tokens from n on.  Recurrent layers compute from the last checkpoint before them
+ * again, which may fail as a feed does. */
 bool session_truncate(struct session *s, size_t n, slm_error *err);
 
 /* [n_vocab] after the last token, or NULL. */
