@@ -9,6 +9,7 @@
 
 #include "base/mem.h"
 #include "base/rng.h"
+#include "model/draft.h"
 #include "quant/quant.h"
 
 /* Where the f16 scales of a block lie; everything else in a block may be random. */
@@ -101,6 +102,8 @@ static const struct extra {
     { "gemma4", "expert_count", 0, { 4 } },
     { "gemma4", "expert_used_count", 0, { 2 } },
     { "gemma4", "expert_feed_forward_length", 0, { 256 } },
+    { "qwen35", "block_count", 0, { 3 } },
+    { "qwen35", "nextn_predict_layers", 0, { 1 } },
     { "qwen35", "full_attention_interval", 0, { 2 } },
     { "qwen35", "ssm.conv_kernel", 0, { 4 } },
     { "qwen35", "ssm.state_size", 0, { 64 } },
@@ -260,6 +263,22 @@ static bool put_tensor(struct maker *m, const struct tensor_row *row, int il, sl
     return true;
 }
 
+static bool put_layer(struct maker *m, const struct tensor_row *rows, size_t n_rows, int il,
+                      slm_error *err)
+{
+    for (size_t i = 0; i < n_rows; i++) {
+        const struct tensor_row *row = &rows[i];
+        /* The separate projections stand for the fused ones; optional biases come along. */
+        const bool fused = row->in == DIM_QKV || row->out == DIM_QKV || row->out == DIM_FF2_EXP;
+        const bool used = row_applies(row, m->hp, il) &&
+                          !(row->need == NEED_DENSE && m->hp->n_expert > 0);
+        if (!fused && used && !put_tensor(m, row, il, err)) {
+            return false;
+        }
+    }
+    return true;
+}
+
 static bool put_all(struct maker *m, const struct arch *arch, slm_error *err)
 {
     for (size_t i = 0; i < arch_n_top_rows; i++) {
@@ -272,20 +291,12 @@ static bool put_all(struct maker *m, const struct arch *arch, slm_error *err)
             return false;
         }
     }
-    for (int il = 0; il < m->hp->n_layer; il++) {
-        for (size_t i = 0; i < arch->n_rows; i++) {
-            const struct tensor_row *row = &arch->rows[i];
-            /* The separate projections stand for the fused ones; optional biases come along. */
-            const bool fused = row->in == DIM_QKV || row->out == DIM_QKV ||
-                               row->out == DIM_FF2_EXP;
-            const bool used = row_applies(row, m->hp, il) &&
-                              !(row->need == NEED_DENSE && m->hp->n_expert > 0);
-            if (!fused && used && !put_tensor(m, row, il, err)) {
-                return false;
-            }
+    for (int il = 0; il < m->hp->n_layer + m->hp->n_draft; il++) {
+        if (!put_layer(m, arch->rows, arch->n_rows, il, err)) {
+            return false;
         }
     }
-    return true;
+    return m->hp->n_draft == 0 || put_layer(m, draft_rows, n_draft_rows, m->hp->n_layer, err);
 }
 
 bool tiny_model_write(const char *path, const struct arch *arch, const struct quant_type *type,

@@ -3,6 +3,7 @@
 #define LOAD_H
 
 #include "model/arch.h"
+#include "model/draft.h"
 #include "model/model.h"
 
 struct residency;
@@ -16,6 +17,7 @@ struct model {
     struct model_shape shape;
     struct arena arena;          /* names, vectors, layers */
     struct top top;
+    struct draft draft;
     char *layers;                /* [n_layer] structs of arch->layer_size bytes */
     double *rope_freq[ROPE_KINDS];
     double *rope_freq_long;      /* in place of ROPE_FULL in long contexts, or NULL */
@@ -30,6 +32,9 @@ static inline void *model_layer(const struct model *m, int il)
 {
     return m->layers + (size_t)il * m->arch->layer_size;
 }
+
+/* Bytes of a KV page of layers of this shape. */
+size_t kv_page_bytes(const struct layer_shape *l, enum kv_type kv);
 
 /* Calls fn for every matrix that products are made with. */
 void model_each_weight(struct model *m, void (*fn)(void *arg, struct weight *w), void *arg);

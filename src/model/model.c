@@ -7,6 +7,7 @@
 #include "model/forward.h"
 #include "model/load.h"
 #include "model/residency.h"
+#include "model/step.h"
 #include "model/work.h"
 
 /* ---- loading ---------------------------------------------------------------------- */
@@ -49,6 +50,7 @@ static bool bind_all(struct model *m, slm_error *err)
     weights_bind(&b, arch_top_rows, arch_n_top_rows, &m->top, -1);
     weights_bind(&b, m->arch->top_rows, m->arch->n_top_rows, &m->top, -1);
     weights_bind_layers(&b, m->arch->rows, m->arch->n_rows, m->layers, m->arch->layer_size);
+    draft_bind(m, &b);
     if (!weights_finish(&b)) {
         return false;
     }
@@ -57,7 +59,7 @@ static bool bind_all(struct model *m, slm_error *err)
             return false;
         }
     }
-    return true;
+    return draft_finish(m, err);
 }
 
 /* Tied embeddings: the output matrix is the embedding, with panels of its own. */
@@ -81,6 +83,7 @@ void model_each_weight(struct model *m, void (*fn)(void *arg, struct weight *w),
         fn(arg, &m->top.stream_out[i]);
     }
     fn(arg, &m->top.output);
+    draft_each_weight(m, fn, arg);
 }
 
 static void measure_weight(void *arg, struct weight *w)
@@ -151,6 +154,7 @@ static void init_shape(struct model *m)
         .arch = m->arch->name, .n_layer = hp->n_layer, .n_embd = hp->n_embd, .n_head = hp->n_head,
         .n_head_kv = hp->n_head_kv, .n_vocab = hp->n_vocab, .context_max = hp->context_max,
         .n_kv_layer = hp->n_kv_layer, .n_state = hp->n_state,
+        .can_draft = m->draft.layer != NULL,
     };
     for (size_t i = 0; i < gguf_n_tensors(m->gguf); i++) {
         const struct gguf_tensor *t = gguf_tensor_at(m->gguf, i);
@@ -209,12 +213,15 @@ const struct model_shape *model_shape(const struct model *m)
     return &m->shape;
 }
 
-size_t model_kv_page_bytes(const struct model *m, int il, enum kv_type kv)
+size_t kv_page_bytes(const struct layer_shape *l, enum kv_type kv)
 {
-    const struct layer_shape *l = &m->hp.layer[m->hp.kv_owner[il]];
-
     return (size_t)l->n_head_kv * KV_PAGE *
            (size_t)(kv_stride(l->k_dim) + kv_stride(l->v_dim)) * kv_elem_bytes(kv);
+}
+
+size_t model_kv_page_bytes(const struct model *m, int il, enum kv_type kv)
+{
+    return kv_page_bytes(&m->hp.layer[m->hp.kv_owner[il]], kv);
 }
 
 size_t model_state_bytes(const struct model *m)
@@ -245,21 +252,25 @@ static bool place_tokens(const struct step *st, slm_error *err)
     return true;
 }
 
-struct start_op {
-    struct step *st;
-    float *x;
-};
-
-/* Rotations and the embedding of one token. */
-static void start_row(void *arg, int t, int worker)
+bool step_begin(struct step *st, struct model *m, struct work *w, const struct step_in *in,
+                slm_error *err)
 {
-    const struct start_op *op = arg;
-    const struct step *st = op->st;
+    *st = (struct step){
+        .model = m, .hp = &m->hp, .k = m->k, .pool = m->pool, .work = w, .in = in,
+        .n_tok = in->n_tok, .pos = w->pos, .seq = w->seq,
+        .rope = { w->rope[ROPE_FULL], w->rope[ROPE_SLIDING] },
+        .rope_pairs = m->arch->rope_pairs,
+    };
+    w->rows_used = 0;
+    assert(in->n_tok >= 1 && in->n_tok <= w->n_tok_max);
+    return place_tokens(st, err);
+}
+
+void step_rope(struct step *st, int t)
+{
     const struct model *m = st->model;
     const struct hparams *hp = st->hp;
-    float *x = op->x + (size_t)t * (size_t)hp->n_embd;
 
-    (void)worker;
     for (int kind = 0; kind < ROPE_KINDS; kind++) {
         const int n_rot = hp->rope[kind].n_rot;
         const bool is_long = kind == ROPE_FULL && m->rope_freq_long &&
@@ -270,6 +281,24 @@ static void start_row(void *arg, int t, int worker)
                        st->work->rope[kind] + (size_t)t * (size_t)n_rot);
         }
     }
+}
+
+struct start_op {
+    struct step *st;
+    float *x;
+};
+
+/* Rotations and the embedding of one token. */
+static void start_row(void *arg, int t, int worker)
+{
+    const struct start_op *op = arg;
+    struct step *st = op->st;
+    const struct model *m = st->model;
+    const struct hparams *hp = st->hp;
+    float *x = op->x + (size_t)t * (size_t)hp->n_embd;
+
+    (void)worker;
+    step_rope(st, t);
     weight_row(&m->top.token_embd, st->in->tok[t], x);
     if (hp->embd_scale != 1) {
         st->k->scale(x, hp->embd_scale, hp->n_embd);
@@ -286,29 +315,28 @@ static bool is_nan_in(const float *x, int n)
     return nan != 0;
 }
 
-/* Logits of the wanted tokens. */
-static bool finish(struct step *st, const float *x, float *logits, slm_error *err)
+bool step_finish(struct step *st, const float *x, const struct head *head, float *logits,
+                 slm_error *err)
 {
-    const struct model *m = st->model;
     const struct hparams *hp = st->hp;
     const size_t n_embd = (size_t)hp->n_embd, n_vocab = (size_t)hp->n_vocab;
     float *u = st->work->rows + st->work->rows_used;  /* n_want_max rows are left for this */
     int n_want = 0;
 
     if (st->in->hidden) {
-        op_norm(st, st->in->hidden, x, m->top.output_norm);
+        op_norm(st, st->in->hidden, x, head->norm);
     }
     for (int t = 0; t < st->n_tok; t++) {
         if (st->in->want[t]) {
             assert(n_want < st->work->n_want_max);
             norm_row(st, u + (size_t)n_want++ * n_embd, x + (size_t)t * n_embd,
-                     m->top.output_norm);
+                     head->norm);
         }
     }
     if (n_want == 0) {
         return true;
     }
-    const struct product p = { &m->top.output, m->top.output_bias, logits, n_vocab };
+    const struct product p = { head->output, head->bias, logits, n_vocab };
     matmul(st, &p, 1, u, n_embd, n_want);
     for (int i = 0; i < n_want; i++) {
         float *row = logits + (size_t)i * n_vocab;
@@ -340,18 +368,12 @@ static void run_layers(struct step *st, float *x)
 bool model_step(struct model *m, struct work *w, const struct step_in *in, float *logits,
                 slm_error *err)
 {
-    struct step st = {
-        .model = m, .hp = &m->hp, .k = m->k, .pool = m->pool, .work = w, .in = in,
-        .n_tok = in->n_tok, .pos = w->pos, .seq = w->seq,
-        .rope = { w->rope[ROPE_FULL], w->rope[ROPE_SLIDING] },
-        .rope_pairs = m->arch->rope_pairs,
-    };
+    const struct head head = { m->top.output_norm, &m->top.output, m->top.output_bias };
+    struct step st;
 
-    assert(in->n_tok >= 1 && in->n_tok <= w->n_tok_max);
-    if (!place_tokens(&st, err)) {
+    if (!step_begin(&st, m, w, in, err)) {
         return false;
     }
-    w->rows_used = 0;
     float *x = scratch_rows(&st, m->hp.n_embd);
     struct start_op op = { &st, x };
     pool_run(m->pool, start_row, &op, in->n_tok);
@@ -367,7 +389,7 @@ bool model_step(struct model *m, struct work *w, const struct step_in *in, float
     if (m->arch->end) {
         m->arch->end(&st, x);
     }
-    const bool ok = finish(&st, x, logits, err);
+    const bool ok = step_finish(&st, x, &head, logits, err);
     residency_start(m->residency);
     return ok;
 }

@@ -28,6 +28,7 @@ struct model_shape {
     int context_max;          /* trained context */
     int n_kv_layer;           /* layers with keys and values of their own */
     int n_state;              /* recurrent layers, which have a state instead */
+    bool can_draft;           /* model_draft works */
     uint64_t weight_bytes, n_params;
 };
 const struct model_shape *model_shape(const struct model *m);
@@ -79,6 +80,19 @@ size_t work_bytes(const struct model *m, int n_tok_max, int n_want_max, int cont
  * token is out of range or a logit is NaN (SLM_E_NUMERIC). */
 bool model_step(struct model *m, struct work *w, const struct step_in *in, float *logits,
                 slm_error *err);
+
+/* ---- drafts ---------------------------------------------------------------------- */
+
+/* Bytes of a page of the draft block's own keys and values. */
+size_t model_draft_page_bytes(const struct model *m, enum kv_type kv);
+
+/* A step of the block that drafts tokens, in models that can.  Row t gets the token at a
+ * position and hidden [n_tok][n_embd]: the row before that token, as model_step gives it in
+ * in->hidden, or zeros before the first token.  Its logits predict the token after; its own
+ * in->hidden is what the next draft takes.  Page j of a sequence is seq.pages[j], states are not
+ * used.  The same scratch as for model_step. */
+bool model_draft(struct model *m, struct work *w, const struct step_in *in, const float *hidden,
+                 float *logits, slm_error *err);
 
 /* Names of the supported architectures, separated by ", ". */
 const char *model_arch_names(void);
