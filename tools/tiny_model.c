@@ -247,7 +247,8 @@ static bool put_tensor(struct maker *m, const struct tensor_row *row, int il, sl
     if (!data) {
         return slm_fail_nomem(err, "a tensor");
     }
-    /* Norms and other factors lie around 1, biases around 0; a matrix keeps the size of its input. */
+    /* Norms and other factors lie around 1, biases around 0; a matrix keeps the size of its
+     * input. */
     const float size = vector ? 0.2f : 1.7f / (float)__builtin_sqrt((double)ne[0]);
     const float mean = vector && (strstr(name, "norm") || strstr(name, "rope") ||
                                   strstr(name, "scale")) ? 1

@@ -218,8 +218,8 @@ void attn_block(struct step *st, const struct attn *a, int il, int il_kv, const 
 void attn_heads(struct step *st, const struct attn *a, int il, int il_kv, float *q, float *k,
                 float *v);
 
-/* Attention proper: q [n_tok][n_head * k_dim] of layer il, already rotated, against the pages of KV layer
- * il_kv, into o [n_tok][n_head * v_dim]. */
+/* Attention proper: q [n_tok][n_head * k_dim] of layer il, already rotated, against the pages of
+ * KV layer il_kv, into o [n_tok][n_head * v_dim]. */
 void attention(struct step *st, int il, int il_kv, const float *q, float *o);
 
 /* g[t] = f(g[t]) * u[t * ldu], rows of n floats. */

@@ -28,7 +28,8 @@ static void *carve(struct carver *c, size_t bytes)
 }
 
 /* Floats of the step's row arena: the residual rows and two rows of the layer (its input and,
- * where blocks stand side by side, one's output), then the larger of the two blocks' rows; every piece may be rounded up. */
+ * where blocks stand side by side, one's output), then the rows of its largest block, and what
+ * the architecture takes besides; every piece may be rounded up. */
 static size_t rows_floats(const struct model *m, size_t n_tok, size_t n_want)
 {
     const struct hparams *hp = &m->hp;

@@ -19,7 +19,7 @@ import gguf_f32
 N_VOCAB, N_TOKENS, N_GREEDY = 96, 48, 24
 
 
-# ---- pieces ------------------------------------------------------------------------------
+# ---- pieces ------------------------------------------------------------------------------------
 
 def rms(x, w, eps):
     y = x / np.sqrt(np.mean(x * x, axis=-1, keepdims=True) + eps)
@@ -95,7 +95,8 @@ class Model:
         return cap * np.tanh(y / cap) if cap else y
 
     def gated(self, blk, x, act):
-        return self.mul(blk + "ffn_down", act(self.mul(blk + "ffn_gate", x)) * self.mul(blk + "ffn_up", x))
+        gate = act(self.mul(blk + "ffn_gate", x))
+        return self.mul(blk + "ffn_down", gate * self.mul(blk + "ffn_up", x))
 
     def experts(self, blk, router_in, x, act):
         k = self.key("expert_used_count")
@@ -155,7 +156,7 @@ def plain(m, ids):
     return m.logits(x)
 
 
-# ---- gemma4 --------------------------------------------------------------------------------------
+# ---- gemma4 ------------------------------------------------------------------------------------
 
 def per_layer_inputs(m, ids, x, n_layer, width):
     """[layer][token][width]: the tokens' own rows mixed with a projection of the embeddings."""
@@ -173,7 +174,8 @@ def gemma4_attention(m, blk, i, h, caches, scale_from):
     n_head, n_kv = m.per_layer("attention.head_count", i), m.per_layer("attention.head_count_kv", i)
     base = m.key("rope.freq_base_swa", 10000.0) if sliding else m.key("rope.freq_base")
     factors = None if sliding else m.vec("rope_freqs.weight")
-    q = rms(m.mul(blk + "attn_q", h).reshape(n, n_head, dim), m.vec(blk + "attn_q_norm.weight"), m.eps)
+    q = m.mul(blk + "attn_q", h).reshape(n, n_head, dim)
+    q = rms(q, m.vec(blk + "attn_q_norm.weight"), m.eps)
     q = rope(q, base, dim, False, factors)
     if scale_from is None:
         k = m.mul(blk + "attn_k", h).reshape(n, n_kv, dim)
@@ -215,7 +217,7 @@ def gemma4(m, ids):
     return m.logits(x)
 
 
-# ---- gemma3n -------------------------------------------------------------------------------------
+# ---- gemma3n -----------------------------------------------------------------------------------
 
 def gemma3n(m, ids):
     n_layer, width = m.key("block_count"), m.key("embedding_length_per_layer_input")
@@ -235,7 +237,8 @@ def gemma3n(m, ids):
     for i in range(n_layer):
         blk = f"blk.{i}."
         norm = lambda name, y: rms(y, m.t[f"{blk}{name}.weight"], m.eps)
-        router = lambda y: np.tanh(m.mul(blk + "altup_router", norm("altup_router_norm", y) / n_embd))
+        route_in = lambda y: norm("altup_router_norm", y) / n_embd
+        router = lambda y: np.tanh(m.mul(blk + "altup_router", route_in(y)))
         sliding = bool(m.key("attention.sliding_window_pattern")[i])
 
         c = m.mul(blk + "altup_predict_coef", router(streams[0]))
@@ -263,12 +266,14 @@ def gemma3n(m, ids):
             mean = np.mean(gate, axis=-1, keepdims=True)
             std = np.std(gate, axis=-1, ddof=1, keepdims=True)
             gate = np.maximum(gate - (mean + 1.6448533535003662 * std), 0)
-        y = t + norm("post_ffw_norm", m.mul(blk + "ffn_down", gelu(gate) * m.mul(blk + "ffn_up", f_in)))
+        f = m.mul(blk + "ffn_down", gelu(gate) * m.mul(blk + "ffn_up", f_in))
+        y = t + norm("post_ffw_norm", f)
 
         delta = y - pred[0]
         c = m.mul(blk + "altup_correct_coef", router(y)) + 1
         streams = [pred[o] + c[:, o:o + 1] * delta for o in range(4)]
-        z = gelu(m.mul(blk + "inp_gate", streams[0] * m.t[blk + "altup_correct_scale.weight"])) * inputs[i]
+        scaled = streams[0] * m.t[blk + "altup_correct_scale.weight"]
+        z = gelu(m.mul(blk + "inp_gate", scaled)) * inputs[i]
         z = norm("post_norm", m.mul(blk + "proj", z))
         streams[1:] = [s + z for s in streams[1:]]
     total = streams[0]
@@ -282,7 +287,7 @@ FORWARD = {"llama": plain, "qwen3moe": plain, "gemma": plain, "nanbeige": plain,
            "gemma4": gemma4, "gemma3n": gemma3n}
 
 
-# ---- the models -----------------------------------------------------------------------------------
+# ---- the models --------------------------------------------------------------------------------
 
 class Maker:
     """Metadata and random tensors of one model."""
@@ -295,7 +300,8 @@ class Maker:
         self.meta |= {f"{arch}.{k.replace('__', '.')}": v for k, v in (common | keys).items()}
         self.tensors = {}
         self.n_embd = keys["embedding_length"]
-        self.matrix("token_embd", N_VOCAB, self.n_embd, size=1.0 if arch.startswith("gemma") else 2.0)
+        embd_size = 1.0 if arch.startswith("gemma") else 2.0
+        self.matrix("token_embd", N_VOCAB, self.n_embd, size=embd_size)
         self.norm("output_norm", self.n_embd)
 
     def put(self, name, values):
@@ -500,7 +506,7 @@ MODELS = {
 }
 
 
-# ---- the command ----------------------------------------------------------------------------------
+# ---- the command -------------------------------------------------------------------------------
 
 def greedy(model, ids, n):
     ids, out, margins = list(ids), [], []
