@@ -248,6 +248,50 @@ static const struct change gemma3n[] = {
       .code = FORMAT },
 };
 
+/* Layer 0 is recurrent, 1 has attention, 2 is the block that drafts. */
+static const struct change qwen35[] = {
+    { .key = "qwen35.ssm.conv_kernel", .kind = DROP, .want = "ssm.conv_kernel", .code = FORMAT },
+    { .key = "qwen35.ssm.conv_kernel", .kind = U32, .number = 9, .want = "ssm.conv_kernel",
+      .code = FORMAT },
+    { .key = "qwen35.ssm.conv_kernel", .kind = U32, .number = 3, .want = "ssm_conv1d",
+      .code = FORMAT },
+    { .key = "qwen35.ssm.state_size", .kind = U32, .number = 40, .want = "multiple of 16",
+      .code = FORMAT },
+    { .key = "qwen35.ssm.group_count", .kind = U32, .number = 3, .want = "group_count",
+      .code = FORMAT },
+    { .key = "qwen35.ssm.group_count", .kind = U32, .number = 4, .want = "blk.0.attn_qkv",
+      .code = FORMAT },
+    { .key = "qwen35.ssm.inner_size", .kind = U32, .number = 128, .want = "inner_size",
+      .code = FORMAT },
+    { .key = "qwen35.full_attention_interval", .kind = U32, .number = 0,
+      .want = "full_attention_interval", .code = FORMAT },
+    { .key = "qwen35.full_attention_interval", .kind = U32, .number = 4, .want = "none has",
+      .code = UNSUPPORTED },
+    { .key = "qwen35.full_attention_interval", .kind = U32, .number = 1,
+      .want = "blk.0.attn_q.weight", .code = FORMAT },
+    { .key = "qwen35.nextn_predict_layers", .kind = U32, .number = 3, .want = "nextn",
+      .code = FORMAT },
+    { .key = "qwen35.nextn_predict_layers", .kind = U32, .number = 0,
+      .want = "blk.2.attn_qkv.weight", .code = FORMAT },
+    { .key = "qwen35.attention.value_length", .kind = U32, .number = 32, .want = "as long as",
+      .code = FORMAT },
+    { .key = "qwen35.rope.dimension_count", .kind = U32, .number = 64,
+      .want = "dimension_sections", .code = UNSUPPORTED },
+    { .key = "qwen35.rope.dimension_sections", .kind = U32, .number = 1,
+      .want = "dimension_sections", .code = FORMAT },
+    { .tensor = "ssm_a", .want = "blk.0.ssm_a", .code = FORMAT },
+    { .tensor = "blk.2.attn_k.weight", .want = "blk.2.attn_k.weight", .code = FORMAT },
+    { .tensor = "nextn.hnorm.weight", .want = "blk.2.nextn.hnorm.weight", .code = FORMAT },
+    { .tensor = "nextn.eh_proj.weight", .ne0 = 256, .type = QT_F32,
+      .want = "blk.2.nextn.eh_proj.weight", .code = FORMAT },
+};
+
+static const struct change qwen35_accepted[] = {
+    { .tensor = "blk.2." },                    /* no drafts, then */
+    { .tensor = "nextn.embed_tokens.weight" }, /* the model's own serve */
+    { .tensor = "nextn.shared_head" },
+};
+
 /* A tiny model of an architecture in place of the base until `other_close`. */
 static struct gguf *other_open(const char *arch)
 {
@@ -281,19 +325,26 @@ TEST(refuses_wrong_models_of_other_kinds)
     CHECK_OTHER(qwen3moe);
     CHECK_OTHER(nanbeige);
     CHECK_OTHER(gemma3n);
+    CHECK_OTHER(qwen35);
 }
 
-TEST(accepts_what_gemma4_may_lack)
+static void check_accepted(const char *arch, const struct change *c, size_t n)
 {
-    struct gguf *before = other_open("gemma4");
+    struct gguf *before = other_open(arch);
 
-    for (size_t i = 0; i < sizeof gemma4_accepted / sizeof *gemma4_accepted; i++) {
+    for (size_t i = 0; i < n; i++) {
         slm_error err = { .code = SLM_E_OK };
-        if (!loads(&gemma4_accepted[i], &err)) {
-            fail_msg("without %s: %s", gemma4_accepted[i].tensor, err.msg);
+        if (!loads(&c[i], &err)) {
+            fail_msg("%s without %s: %s", arch, c[i].tensor, err.msg);
         }
     }
     other_close(before);
+}
+
+TEST(accepts_what_some_kinds_may_lack)
+{
+    check_accepted("gemma4", gemma4_accepted, sizeof gemma4_accepted / sizeof *gemma4_accepted);
+    check_accepted("qwen35", qwen35_accepted, sizeof qwen35_accepted / sizeof *qwen35_accepted);
 }
 
 /* A norm may be of any type, and one value per layer stands for one value. */
@@ -368,7 +419,7 @@ int main(void)
     const int failed = base ? RUN(T(the_base_loads), T(refuses_wrong_metadata),
                                   T(refuses_wrong_tensors), T(accepts_any_type_on_any_tensor),
                                   T(refuses_wrong_models_of_other_kinds),
-                                  T(accepts_what_gemma4_may_lack),
+                                  T(accepts_what_some_kinds_may_lack),
                                   T(refuses_tokens_out_of_range),
                                   T(reports_a_logit_that_is_not_a_number))
                             : 1;

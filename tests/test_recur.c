@@ -258,6 +258,60 @@ TEST(failed_allocations_are_errors)
     CHECK(n > 6);
 }
 
+/* ---- company ----------------------------------------------------------------------------- */
+
+enum { N_SEQ = 2, N_EACH = 50 };
+
+/* Pages and states of one sequence, by hand. */
+struct company {
+    void *pages[1];        /* of one KV layer: N_EACH tokens fit a page */
+    float *states[1];
+};
+
+static void company_init(struct company *c)
+{
+    CHECK(model_shape(fx.model)->n_kv_layer == 1 && model_shape(fx.model)->n_state == 1);
+    c->pages[0] = mem_zalloc(1, model_kv_page_bytes(fx.model, 0, KV_F16));
+    c->states[0] = mem_alloc_aligned(model_state_bytes(fx.model));
+    memset(c->states[0], 0, model_state_bytes(fx.model));
+}
+
+TEST(sequences_of_one_step_do_not_meet)
+{
+    struct work *w = work_new(fx.model, N_SEQ * N_EACH, N_SEQ * N_EACH, N_IDS + 20, NULL);
+    struct company c[N_SEQ];
+    float *out = malloc(N_SEQ * N_EACH * fx.n_vocab * sizeof *out);
+    bool want[N_SEQ * N_EACH];
+    const int parts[] = { 1, 20, N_EACH - 21 };  /* each text in steps of these lengths */
+
+    CHECK(w != NULL);
+    memset(want, true, sizeof want);
+    for (int i = 0; i < N_SEQ; i++) {
+        company_init(&c[i]);
+    }
+    for (int p = 0, done = 0; p < 3; done += parts[p++]) {
+        int32_t ids[N_SEQ * N_EACH];
+        struct step_seq seq[N_SEQ];
+        const int n = parts[p];
+        for (int i = 0; i < N_SEQ; i++) {
+            memcpy(ids + i * n, fx.ids[i] + done, (size_t)n * sizeof *ids);
+            seq[i] = (struct step_seq){ n, done, c[i].pages, 1, c[i].states };
+        }
+        const struct step_in in = { N_SEQ * n, ids, N_SEQ, seq, KV_F16, want, NULL };
+        CHECK(model_step(fx.model, w, &in, out, NULL));
+        for (int i = 0; i < N_SEQ; i++) {
+            CHECK_MEM(out + (size_t)(i * n) * fx.n_vocab, fx.all[i] + (size_t)done * fx.n_vocab,
+                      (size_t)n * fx.n_vocab * sizeof *out);
+        }
+    }
+    for (int i = 0; i < N_SEQ; i++) {
+        mem_free(c[i].pages[0]);
+        mem_free(c[i].states[0]);
+    }
+    work_free(w);
+    free(out);
+}
+
 /* ---- checkpoints ------------------------------------------------------------------------ */
 
 /* The live states become those of position pos, for a test that does not compute. */
@@ -327,7 +381,8 @@ int main(void)
         T(a_prompt_fed_before_is_there_with_its_logits),
         T(a_walk_between_two_texts_never_changes_a_logit), T(a_failed_step_leaves_no_trace),
         T(no_allocation_between_first_and_last_token), T(cost_counts_states_and_checkpoints),
-        T(failed_allocations_are_errors), T(checkpoints_lie_closer_near_the_end),
+        T(failed_allocations_are_errors), T(sequences_of_one_step_do_not_meet),
+        T(checkpoints_lie_closer_near_the_end),
         T(logits_are_kept_where_they_were_given),
     };
 
