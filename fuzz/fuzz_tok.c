@@ -155,6 +155,12 @@ static void make(struct fixture *f)
     require(f->g != NULL);
     f->v = vocab_new(f->g, &err);
     require(f->v != NULL);
+    /* A long text makes the cache of pieces. */
+    struct ids ids = {0};
+    static char text[5000];
+
+    require(tok_encode(f->v, text, sizeof text, false, false, &ids, &err));
+    ids_deinit(&ids);
     buf_deinit(&t.bytes);
 }
 

@@ -244,7 +244,7 @@ bool tok_encode(const struct vocab *v, const char *text, size_t n, bool add_spec
                 bool parse_special, struct ids *out, slm_error *err)
 {
     struct request r = {
-        .text = text,
+        .text = n > 0 ? text : "",
         .n = n,
         .add_special = add_special,
         .parse_special = parse_special,
@@ -257,7 +257,7 @@ bool tok_encode_spans(const struct vocab *v, const char *text, size_t n, bool ad
                       const struct span *spans, size_t n_spans, struct ids *out, slm_error *err)
 {
     struct request r = {
-        .text = text,
+        .text = n > 0 ? text : "",
         .n = n,
         .add_special = add_special,
         .parse_special = true,

@@ -444,7 +444,9 @@ static inline void tok_cache_put(struct tok_call *c, const struct cache_key *key
 
     e[1] = e[0];
     memcpy(e->key, key->k, sizeof e->key);
-    memcpy(e->id, c->out->data + first, n * sizeof e->id[0]);
+    for (size_t i = 0; i < n; i++) {
+        e->id[i] = c->out->data[first + i];
+    }
     e->n = (int32_t)n;
 }
 

@@ -316,16 +316,22 @@ static bool read_merges(struct vocab *v, const struct gguf *g, slm_error *err)
     return true;
 }
 
+/* An error message has room for the first name of some rows; the log gets all names. */
 static bool fail_pre(slm_error *err, struct gguf_str name)
 {
+    enum { ROOM = 130 };
+    const struct pretok *p;
     struct buf list;
 
     buf_init(&list, 0);
     pretok_list(&list);
-    slm_fail(err, SLM_E_UNSUPPORTED, "pre-tokeniser '%.*s' is not supported (supported: %s)",
+    log_line(SLM_LOG_INFO, "supported pre-tokenisers: %s", buf_str(&list));
+    buf_clear(&list);
+    for (size_t i = 0; (p = pretok_at(i)) != NULL && list.len < ROOM; i++) {
+        buf_printf(&list, "%s%.*s", i > 0 ? ", " : "", (int)strcspn(p->names, " "), p->names);
+    }
+    slm_fail(err, SLM_E_UNSUPPORTED, KEY("pre") " '%.*s' is not supported (supported: %s, ...)",
              (int)(name.n < 40 ? name.n : 40), name.s, buf_str(&list));
-    /* The list is longer than an error message. */
-    log_line(SLM_LOG_ERROR, "supported pre-tokenisers: %s", buf_str(&list));
     buf_deinit(&list);
     return false;
 }
