@@ -177,9 +177,51 @@ static void bench_attn(const struct kern *k)
     mem_free(b);
 }
 
+/* Heads of 128 keys and values: a prompt, whose tiles stay in L1, and single tokens, for which
+ * the states of many heads come from memory. */
+static void bench_delta(const struct kern *k)
+{
+    enum { HEAD = 128, HEADS = 1024, TILES = HEAD / 16, TOKENS = 256 };
+    static const struct { int n_head, n_tok; } cases[] = { { 1, TOKENS }, { HEADS, 1 } };
+    const size_t tile = (size_t)HEAD * 16;
+    float *state = checked(mem_zalloc(HEADS * TILES * tile, sizeof *state));
+    float *rows = checked(mem_alloc((size_t)4 * TOKENS * HEAD, sizeof *rows));
+    float gates[2][TOKENS];
+    struct rng rng = { 5 };
+
+    fill_floats(rows, (size_t)4 * TOKENS * HEAD, FILL_PLAIN, &rng);
+    for (int i = 0; i < TOKENS; i++) {
+        gates[0][i] = 0.9f;
+        gates[1][i] = 0.001f;
+    }
+    for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
+        double best = INFINITY;
+        for (int r = 0; r < ROUNDS; r++) {
+            const double start = now();
+            for (int i = 0; i < cases[c].n_head * TILES; i++) {
+                const struct delta_run run = {
+                    .n_tok = cases[c].n_tok, .n = HEAD, .state = state + (size_t)i * tile,
+                    .q = rows, .k = rows + TOKENS * HEAD,
+                    .v = rows + 2 * TOKENS * HEAD + i % TILES * 16, .decay = gates[0],
+                    .beta = gates[1], .o = rows + 3 * TOKENS * HEAD + i % TILES * 16,
+                    .ldqk = HEAD, .ldv = HEAD, .ldg = 1, .ldo = HEAD, .scale = 0.09f,
+                };
+                k->delta_rule(&run);
+            }
+            best = fmin(best, now() - start);
+        }
+        printf("%-8s delta rule, %4d heads, %3d tokens: %5.2f us a token and head\n",
+               isa_name(k->isa), cases[c].n_head, cases[c].n_tok,
+               best / (cases[c].n_head * cases[c].n_tok) * 1e6);
+    }
+    mem_free(state);
+    mem_free(rows);
+}
+
 void kerncheck_float_bench(const struct kern *k)
 {
     bench_unary(k);
     bench_fmm(k);
     bench_attn(k);
+    bench_delta(k);
 }
