@@ -58,7 +58,7 @@ size_t attention_scratch_bytes(const struct hparams *hp)
 {
     size_t most = 0;
 
-    for (int il = 0; il < hp->n_layer; il++) {
+    for (int il = 0; il < hp->n_layer + hp->n_draft; il++) {
         const struct layer_shape *ls = &hp->layer[il];
         const size_t n = align_up((size_t)rows_max(ls), 16);
         const size_t bytes = n * (sizeof(size_t) + 2 * sizeof(int) + 4 * sizeof(float) +
@@ -260,7 +260,7 @@ size_t attention_part_floats(const struct hparams *hp, int context_max)
     const size_t n_seg = (size_t)context_max / ATTN_SEGMENT + 1;
     size_t most = 0;
 
-    for (int il = 0; il < hp->n_layer; il++) {
+    for (int il = 0; il < hp->n_layer + hp->n_draft; il++) {
         const size_t floats = (size_t)hp->layer[il].n_head_kv * n_seg * part_floats(&hp->layer[il]);
         most = floats > most ? floats : most;
     }

@@ -100,11 +100,16 @@ static bool qwen35_hparams(struct hparams *hp, const struct gguf *g, slm_error *
         return slm_fail(err, SLM_E_UNSUPPORTED, "the file holds only the block that drafts tokens");
     }
     hp->n_layer -= hp->n_draft;
-    /* Queries and gates side by side; a pair of rows for the draft. */
-    hp->scratch_floats = 2 * hp->n_head * hp->k_dim + 2 * hp->n_draft * hp->n_embd;
     if (hp->n_draft > 0) {
         hp->layer[hp->n_layer].kv = 0;
     }
+    /* Queries and gates side by side; a pair of rows for the draft. */
+    int gated = 0;
+    for (int il = 0; il < hp->n_layer + hp->n_draft; il++) {
+        const int n = dim_size(hp, il, DIM_Q2);
+        gated = n > gated ? n : gated;
+    }
+    hp->scratch_floats = gated + 2 * hp->n_draft * hp->n_embd;
     return read_kinds(hp, g, err);
 }
 

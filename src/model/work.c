@@ -36,7 +36,7 @@ static size_t rows_floats(const struct model *m, size_t n_tok, size_t n_want)
     const size_t e = (size_t)hp->n_embd;
     size_t block = max_size((size_t)moe_row_floats(hp), (size_t)delta_row_floats(hp));
 
-    for (int il = 0; il < hp->n_layer; il++) {
+    for (int il = 0; il < hp->n_layer + hp->n_draft; il++) {
         const int attn = dim_size(hp, il, DIM_QKV) + dim_size(hp, il, DIM_ATT);
         const int mlp = dim_size(hp, il, DIM_FF2);
         block = max_size(block, (size_t)(attn > mlp ? attn : mlp));
