@@ -184,7 +184,7 @@ TEST(a_walk_between_two_texts_never_changes_a_logit)
     for (int checkpoints = 1; checkpoints <= 3; checkpoints++) {
         struct session *s = make(checkpoints == 2 ? 5 : 0, checkpoints);
         struct rng rng = { (uint64_t)checkpoints };
-        for (int step = 0; step < 60; step++) {
+        for (int step = 0; step < 30; step++) {
             const int text = (int)(rng_next(&rng) % 2);
             const size_t n = 1 + rng_next(&rng) % N_IDS;
             if (rng_next(&rng) % 3 == 0) {
