@@ -199,8 +199,8 @@ static inline const char *ids_str(const struct ids *ids)
     return out;
 }
 
-static inline const char *encode_str(const struct vocab *v, const char *text, size_t n, bool add_special,
-                              bool parse_special)
+static inline const char *encode_str(const struct vocab *v, const char *text, size_t n,
+                                     bool add_special, bool parse_special)
 {
     struct ids ids = {0};
     slm_error err = {0};
