@@ -3,6 +3,7 @@
  *   test_math           every STEP-th float
  *   test_math --all     all 2^32 of them (some minutes a function)
  *   test_math --step N
+ *   test_math --only NAME   of the tests, for example math_exp or 'math_*'
  *
  * Errors are in units in the last place of the exact result, taken from the C
  * library's double functions.  Where a function has cancelled digits in a part of
@@ -59,7 +60,7 @@ static const struct function functions[] = {
     { "sigmoid", UNARY_SIGMOID, exact_sigmoid, { { -87.0, INFINITY, 2.5 }, END } },
     { "silu", UNARY_SILU, exact_silu, { { -87.0, 1e38, 2.5 }, END } },
     /* The rounding of u is multiplied by u in the exponential. */
-    { "gelu", UNARY_GELU, exact_gelu, { { -5.0, -1.0, 32.0 }, { -1.0, 1e10, 3.0 }, END } },
+    { "gelu", UNARY_GELU, exact_gelu, { { -5.0, -1.0, 48.0 }, { -1.0, 1e10, 3.0 }, END } },
     { "tanh", UNARY_TANH, tanh, { { -INFINITY, INFINITY, 2.0 }, END } },
     { "log", UNARY_LOG, log, { { 0.0, INFINITY, 1.0 }, END } },
     { "softplus", UNARY_SOFTPLUS, exact_softplus, { { -87.0, 1e38, 2.0 }, END } },
@@ -307,8 +308,10 @@ int main(int argc, char **argv)
             step = 1;
         } else if (strcmp(argv[i], "--step") == 0 && i + 1 < argc && atoi(argv[i + 1]) > 0) {
             step = (uint64_t)atoi(argv[++i]);
+        } else if (strcmp(argv[i], "--only") == 0 && i + 1 < argc) {
+            cmocka_set_test_filter(argv[++i]);
         } else {
-            fprintf(stderr, "usage: test_math [--all | --step N]\n");
+            fprintf(stderr, "usage: test_math [--all | --step N] [--only NAME]\n");
             return 2;
         }
     }
