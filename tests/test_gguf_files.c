@@ -77,8 +77,9 @@ TEST(released_pages_come_back_from_the_file)
                 fail_msg("byte %d", i);
             }
         }
-        gguf_release(g, a);
-        gguf_release(g, gguf_find_tensor(g, "b"));
+        gguf_release(g, a, 0, a->bytes);
+        const struct gguf_tensor *tb = gguf_find_tensor(g, "b");
+        gguf_release(g, tb, 0, tb->bytes);
     }
     gguf_close(g);
     remove_tree();
@@ -149,7 +150,7 @@ TEST(opens_a_split_set_by_any_of_its_files)
         CHECK_EQ(a->data[31], 31);
         CHECK_EQ(b->data[63], 63);
         CHECK_EQ(b->offset % 64, 0);
-        gguf_release(g, b);
+        gguf_release(g, b, 0, b->bytes);
         CHECK_STR(gguf_path(g), in_dir("m-00001-of-00003.gguf"));
         gguf_close(g);
     }

@@ -399,7 +399,7 @@ const struct gguf_tensor *gguf_find_tensor(const struct gguf *g, const char *nam
     return i != SIZE_MAX ? &g->tensors[i] : NULL;
 }
 
-void gguf_release(const struct gguf *g, const struct gguf_tensor *t)
+void gguf_release(const struct gguf *g, const struct gguf_tensor *t, size_t begin, size_t n)
 {
     const struct file_map *map = &g->shards[t->shard].map;
 
@@ -408,7 +408,7 @@ void gguf_release(const struct gguf *g, const struct gguf_tensor *t)
     }
     /* Whole pages only: the first and the last may belong to neighbours too. */
     size_t page = (size_t)sysconf(_SC_PAGESIZE);
-    size_t from = align_up(t->offset, page), to = (t->offset + t->bytes) & ~(page - 1);
+    size_t from = align_up(t->offset + begin, page), to = (t->offset + begin + n) & ~(page - 1);
 
     if (from < to) {
         madvise((char *)map->base + from, to - from, MADV_DONTNEED);

@@ -103,9 +103,9 @@ double gguf_float_at(const struct gguf_kv *kv, uint64_t i);
 bool gguf_is_int(enum gguf_type elem);
 bool gguf_is_float(enum gguf_type elem);
 
-/* Gives the mapped pages of a tensor back; they are read again from the file
- * when touched. */
-void gguf_release(const struct gguf *g, const struct gguf_tensor *t);
+/* Gives the mapped pages of n bytes of a tensor, from byte `begin` on, back; they are
+ * read again from the file when touched.  Does nothing to memory of the caller. */
+void gguf_release(const struct gguf *g, const struct gguf_tensor *t, size_t begin, size_t n);
 
 /* ---- writing ------------------------------------------------------------------ */
 

@@ -2,7 +2,6 @@
 #include "model/residency.h"
 
 #include <pthread.h>
-#include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -36,22 +35,9 @@ static size_t panel_bytes(const struct weight *w)
     return align_up(groups * PANEL_ROWS * w->row_bytes, 64);
 }
 
-/* Gives the whole pages inside [p, p + n) of the file mapping back. */
-static void release(const uint8_t *p, size_t n)
-{
-    const size_t page = (size_t)sysconf(_SC_PAGESIZE);
-    const uintptr_t begin = align_up((uintptr_t)p, page);
-    const uintptr_t end = ((uintptr_t)p + n) & ~(page - 1);
-
-    if (begin < end) {
-        madvise((void *)begin, end - begin, MADV_DONTNEED);
-    }
-}
-
 /* False when stopped. */
 static bool pack_weight(struct residency *r, struct weight *w, uint8_t *panels)
 {
-    const size_t group_bytes = PANEL_ROWS * w->row_bytes;
     size_t since = 0;  /* packed since the last release */
 
     for (int row = 0; row < w->n_out; row += PANEL_ROWS) {
@@ -59,12 +45,13 @@ static bool pack_weight(struct residency *r, struct weight *w, uint8_t *panels)
         const uint8_t *rows = w->rows + (size_t)row * w->row_bytes;
         r->m->k->pack(w->type, rows, w->row_bytes, w->n_in, n,
                       panels + (size_t)row * w->row_bytes);
-        since += group_bytes;
+        since += (size_t)n * w->row_bytes;
         if (since >= SLICE_BYTES || row + PANEL_ROWS >= w->n_out) {
             if (atomic_load_explicit(&r->stop, memory_order_relaxed)) {
                 return false;
             }
-            release(rows + (size_t)n * w->row_bytes - since, since);
+            const size_t done = (size_t)(rows - w->tensor->data) + (size_t)n * w->row_bytes;
+            gguf_release(r->m->gguf, w->tensor, done - since, since);
             since = 0;
         }
     }
