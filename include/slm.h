@@ -79,6 +79,7 @@ extern "C" {
     X(TEMPLATE,    400, "the chat template cannot be rendered")               \
     X(NUMERIC,     500, "the model computed a value that is not a number")    \
     X(CANCELLED,   499, "cancelled by the caller")                            \
+    X(BUSY,        429, "too many requests wait already")                     \
     X(INTERNAL,    500, "a bug in this library")
 
 typedef enum slm_code {
@@ -209,7 +210,7 @@ typedef struct slm_tensor_info {
 /* Tensor i in file order; false past the end. */
 SLM_API bool slm_model_tensor(const slm_model *model, size_t i, slm_tensor_info *out);
 
-typedef enum slm_kv_type { SLM_KV_F16, SLM_KV_F32 } slm_kv_type;
+typedef enum slm_kv_type { SLM_KV_F16, SLM_KV_F32, SLM_KV_Q8_0 } slm_kv_type;
 
 typedef struct slm_forecast {
     uint64_t weights_bytes, kv_bytes, work_bytes, total_bytes;
@@ -265,11 +266,29 @@ SLM_API void slm_free(void *p);
 
 typedef struct slm_session slm_session;
 
+/* Where drafts come from: tokens guessed ahead and verified together in one step.  A draft is
+ * kept exactly when it equals the token that the sampler draws at its position, so drafts never
+ * change an answer, only its speed. */
+typedef enum slm_draft_kind {
+    SLM_DRAFT_OFF,
+    SLM_DRAFT_NGRAM,  /* what followed the last tokens when they came before */
+    SLM_DRAFT_MTP,    /* the model's own draft block, or that of `model` */
+    SLM_DRAFT_MODEL,  /* a smaller model with the same vocabulary */
+} slm_draft_kind;
+
+typedef struct slm_drafting {
+    slm_draft_kind kind;
+    int max;                  /* tokens drafted per step at most, 1 to 16; 0: 3 */
+    struct slm_model *model;  /* for SLM_DRAFT_MODEL, and SLM_DRAFT_MTP where the block is in a
+                               * file of its own; else NULL */
+} slm_drafting;
+
 typedef struct slm_session_params {
     int context;        /* tokens it can hold; 0: 4096, or the model's maximum where that is less.
                          * More than the maximum is allowed, but not what the model knows. */
     int chunk;          /* prompt tokens per step; 0: chosen by the library */
     slm_kv_type kv;
+    slm_drafting draft;
 } slm_session_params;
 
 /* params may be NULL.  The session allocates everything here; a context that needs more
@@ -309,6 +328,17 @@ SLM_API const float *slm_session_logits(const slm_session *session);
 SLM_API bool slm_session_score(slm_session *session, const int32_t *ids, size_t n, float *out,
                                slm_error *err);
 
+/* Writes tokens, keys and values, states and logits to a file, and brings a session of the same
+ * model file and KV type back to them without computing.  A file of another model, of another
+ * version or with a wrong checksum is refused; the session is then as before. */
+SLM_API bool slm_session_save(slm_session *session, const char *path, slm_error *err);
+SLM_API bool slm_session_load(slm_session *session, const char *path, slm_error *err);
+
+/* The pooled and normalised hidden row of the n tokens: out [n_embd].  Pooling is by the model's
+ * metadata, else the mean over tokens.  The session is emptied before and after. */
+SLM_API bool slm_session_embed(slm_session *session, const int32_t *ids, size_t n, float *out,
+                               slm_error *err);
+
 /* ---- sampling ----------------------------------------------------------------- */
 
 typedef struct slm_sampler slm_sampler;
@@ -316,6 +346,11 @@ typedef struct slm_sampler slm_sampler;
 /* Applied in this order: penalties, top-k, temperature, top-p, min-p, draw.  Ties go
  * to the lower id everywhere.  Top-p and min-p see the probabilities of what the steps
  * before them left. */
+struct slm_bias {
+    int32_t id;
+    float bias;               /* -100 to 100 forbids and forces in effect; -INFINITY forbids */
+};
+
 typedef struct slm_sampling {
     float temperature;        /* 0 to 100; 0: the most likely token */
     int   top_k;              /* the k most likely; 0: off */
@@ -329,6 +364,21 @@ typedef struct slm_sampling {
     float presence_penalty;   /* -100 to 100; 0: off; subtracted from the logits of these tokens */
     float frequency_penalty;  /* -100 to 100; 0: off; subtracted as often as the token is there */
     int   penalty_window;     /* tokens looked back at; 64 by default; -1: all */
+    float typical_p;          /* 0 to 1: the fewest tokens of this probability together whose
+                               * surprise is nearest to the expected one; 1: off */
+    float xtc_probability;    /* 0 to 1: chance that all tokens above xtc_threshold but the least
+                               * likely of them are left out; 0: off */
+    float xtc_threshold;      /* 0 to 0.5 */
+    float dry_multiplier;     /* 0 to 100: a token that would continue a repetition of length n
+                               * loses multiplier * base^(n - allowed); 0: off */
+    float dry_base;           /* 1 to 100; 1.75 by default */
+    int   dry_allowed;        /* length of repetitions without penalty; 2 by default */
+    int   dry_window;         /* tokens looked back at; -1: all */
+    float mirostat_tau;       /* 0 to 100: surprise in bits that Mirostat 2 aims at, in place of
+                               * top-p, min-p, typical-p and XTC; 0: off */
+    float mirostat_eta;       /* 0 to 1: its learning rate; 0.1 by default */
+    const struct slm_bias *logit_bias;  /* added to the logits first; n_logit_bias of them */
+    size_t n_logit_bias;
     uint64_t seed;
     uint64_t choice;          /* draws of different choices are independent */
 } slm_sampling;
@@ -349,6 +399,180 @@ SLM_API void slm_sampler_free(slm_sampler *sampler);
 SLM_API bool slm_sample(slm_sampler *sampler, const slm_session *session, int32_t *id,
                         slm_error *err);
 
+/* Draws the next token and as many further ones as drafts make cheap: 1 to cap tokens to ids, the
+ * same as by slm_sample and slm_session_feed in turn.  The session holds them afterwards, with the
+ * logits after the last one; a token that ends an answer is the last one and is not fed. */
+SLM_API bool slm_decode(slm_session *session, slm_sampler *sampler, int32_t *ids, size_t cap,
+                        size_t *n, slm_error *err);
+
+typedef struct slm_draft_stats {
+    uint64_t steps;     /* of slm_decode */
+    uint64_t drafted, accepted;
+    uint64_t tokens;    /* returned by slm_decode */
+    uint64_t paused;    /* steps without drafts because they had been losing time */
+} slm_draft_stats;
+
+SLM_API void slm_session_draft_stats(const slm_session *session, slm_draft_stats *out);
+
+/* ---- guided output ---------------------------------------------------------------- */
+
+/* A language that answers must belong to, compiled for a model's vocabulary.  Immutable; may be
+ * shared by samplers and requests, which must not outlive it. */
+typedef struct slm_guide slm_guide;
+
+typedef enum slm_guide_kind {
+    SLM_GUIDE_SCHEMA,   /* a JSON schema; the text is JSON that it accepts */
+    SLM_GUIDE_JSON,     /* any JSON object; no text */
+    SLM_GUIDE_REGEX,    /* a regular expression that the whole answer matches */
+    SLM_GUIDE_GRAMMAR,  /* a GBNF grammar */
+    SLM_GUIDE_CHOICES,  /* a JSON array of strings, one of which is the answer */
+} slm_guide_kind;
+
+/* Fails naming what is not supported, for a schema with its JSON pointer. */
+SLM_API slm_guide *slm_guide_new(slm_model *model, slm_guide_kind kind, const char *text, size_t n,
+                                 slm_error *err);
+
+/* Calls of the tools (a JSON array as the template gets it) in the form that the model's template
+ * teaches, their arguments by the tools' schemas.  choice: "auto" (text, then calls if any),
+ * "required", "none" or the name of a tool.  parallel allows more than one call. */
+SLM_API slm_guide *slm_guide_tools(slm_model *model, const char *tools, const char *choice,
+                                   bool parallel, slm_error *err);
+SLM_API void slm_guide_free(slm_guide *guide);
+
+/* From now on tokens at position `start` of the session and later follow the guide (NULL: none).
+ * Where the language is complete only tokens that end an answer are left. */
+SLM_API bool slm_sampler_guide(slm_sampler *sampler, const slm_guide *guide, size_t start,
+                               slm_error *err);
+
+/* ---- many sequences at once --------------------------------------------------------- */
+
+/* Requests that share the steps of one model.  A request's tokens are the same alone or in
+ * company, with its prompt cached or not.  Used by one thread. */
+typedef struct slm_batch slm_batch;
+
+typedef struct slm_batch_params {
+    int context;           /* tokens of a request with its answer at most; 0: as for a session */
+    int parallel;          /* requests computed at once; 0: 8 */
+    int queue;             /* further requests that may wait; 0: 64 */
+    int chunk;             /* prompt tokens per step, so that answers go on meanwhile; 0: chosen */
+    slm_kv_type kv;
+    uint64_t cache_bytes;  /* keys, values and states of all requests and of prompts kept for later
+                            * ones: a hard bound, at least one request of full context; 0: enough
+                            * for `parallel` requests within a quarter of the free memory */
+    slm_drafting draft;
+} slm_batch_params;
+
+SLM_API slm_batch *slm_batch_new(slm_model *model, const slm_batch_params *params, slm_error *err);
+
+/* Ends all requests as cancelled, without calling them. */
+SLM_API void slm_batch_free(slm_batch *batch);
+
+typedef enum slm_finish {
+    SLM_FINISH_NONE,       /* not yet */
+    SLM_FINISH_END,        /* the model ended its answer, or the guide is complete */
+    SLM_FINISH_LENGTH,     /* max_tokens or the context */
+    SLM_FINISH_STOPPED,    /* on_token returned false */
+    SLM_FINISH_CANCELLED,
+    SLM_FINISH_ERROR,
+} slm_finish;
+
+typedef struct slm_logprob {
+    int32_t id;
+    float logprob;         /* log-softmax of the raw logits */
+} slm_logprob;
+
+/* What a request is told after each of its tokens, and once more at its end. */
+typedef struct slm_event {
+    uint64_t request;
+    int32_t id;                /* the token; -1 with the end */
+    slm_finish finish;         /* SLM_FINISH_NONE with a token */
+    const slm_error *error;    /* with SLM_FINISH_ERROR */
+    slm_logprob chosen;        /* of the token, where logprobs were asked for */
+    const slm_logprob *top;    /* the n_top most likely, best first; valid during the call */
+    int n_top;
+    size_t n_prompt, n_cached, n_out;  /* tokens so far: prompt, of it cached, answer */
+    double queued_s, first_s;  /* seconds in the queue; from submission to the first token */
+} slm_event;
+
+/* False ends the request (SLM_FINISH_STOPPED); it is then told so at once. */
+typedef bool slm_event_fn(void *arg, const slm_event *event);
+
+typedef struct slm_request {
+    const int32_t *ids;        /* the prompt, n_ids >= 1 tokens, copied */
+    size_t n_ids;
+    slm_sampling sampling;     /* its logit_bias is copied */
+    const slm_guide *guide;    /* or NULL; must live until the request's end */
+    int max_tokens;            /* of the answer; 0: what the context allows */
+    int n_top;                 /* log-probabilities: -1 none, 0 the chosen token's, up to 20 more */
+    bool ignore_end;           /* go on after tokens that end an answer */
+    slm_event_fn *on_event;
+    void *arg;
+} slm_request;
+
+/* Queues a request.  Fails with SLM_E_BUSY where the queue is full, SLM_E_CONTEXT where the prompt
+ * leaves no room for a token, SLM_E_ARG with the name of a wrong value. */
+SLM_API bool slm_batch_submit(slm_batch *batch, const slm_request *request, uint64_t *id,
+                              slm_error *err);
+
+/* The request's end is told during this call.  Nothing for an id that has ended. */
+SLM_API void slm_batch_cancel(slm_batch *batch, uint64_t id);
+
+/* One step for all: admits requests, computes a piece of their prompts and a token of each answer,
+ * and tells them.  *more turns false when nothing is left to do.  Fails only where the batch can
+ * not go on; faults of single requests end those. */
+SLM_API bool slm_batch_step(slm_batch *batch, bool *more, slm_error *err);
+
+typedef struct slm_batch_stats {
+    int running, waiting;
+    uint64_t steps, rows;              /* rows: tokens computed, prompts and answers */
+    uint64_t prompt_tokens, cached_tokens, answer_tokens;
+    uint64_t requests, finished, cancelled, failed;
+    uint64_t cache_bytes, cache_bytes_max;  /* pages and states in use and their bound */
+    slm_draft_stats draft;
+} slm_batch_stats;
+
+SLM_API void slm_batch_stats_get(const slm_batch *batch, slm_batch_stats *out);
+
+/* ---- answers ------------------------------------------------------------------------ */
+
+/* Splits the text of an answer into what it says, what it thinks and the tools it calls, as it
+ * streams.  The form of each is recognised from the model's template; markup never shows. */
+typedef struct slm_answer slm_answer;
+
+typedef enum slm_part {
+    SLM_PART_CONTENT,    /* text: a piece of the answer */
+    SLM_PART_REASONING,  /* text: a piece of what comes before it */
+    SLM_PART_TOOL,       /* text: name of the tool; call `index` begins */
+    SLM_PART_ARGUMENTS,  /* text: a piece of the JSON arguments of call `index` */
+    SLM_PART_TOOL_END,   /* call `index` is complete, and its arguments are valid JSON */
+} slm_part;
+
+/* text: n bytes, valid during the call, never cut inside a character.  False stops. */
+typedef bool slm_part_fn(void *arg, slm_part part, int index, const char *text, size_t n);
+
+/* prompt: the rendered prompt (it may end inside a thinking span), or NULL.  tools: whether calls
+ * are looked for. */
+SLM_API slm_answer *slm_answer_new(const slm_model *model, const char *prompt, bool tools,
+                                   slm_part_fn *fn, void *arg, slm_error *err);
+SLM_API void slm_answer_free(slm_answer *answer);
+
+/* Text as slm_stream_push gives it, but with special tokens written out (slm_stream_special). */
+SLM_API bool slm_answer_push(slm_answer *answer, const char *text, size_t n, slm_error *err);
+
+/* At the end: what was held back.  A call that was cut off or whose arguments are not JSON comes
+ * out as content. */
+SLM_API bool slm_answer_finish(slm_answer *answer, slm_error *err);
+
+/* ---- quantising ----------------------------------------------------------------------- */
+
+/* Writes the model at `in` with its matrices in another type or mix ("Q4_K_M", "Q8_0", ...) to
+ * `out`, tensor by tensor.  Fails without leaving a file. */
+SLM_API bool slm_quantize(slm_engine *engine, const char *in, const char *out, const char *type,
+                          slm_progress_fn *fn, void *arg, slm_error *err);
+
+/* Names that slm_quantize knows, separated by ", ". */
+SLM_API const char *slm_quantize_types(void);
+
 /* ---- streaming text ------------------------------------------------------------- */
 
 typedef struct slm_stream slm_stream;
@@ -358,6 +582,9 @@ typedef struct slm_stream slm_stream;
 SLM_API slm_stream *slm_stream_new(const slm_model *model, const char *const *stops, size_t n_stops,
                                    slm_error *err);
 SLM_API void slm_stream_free(slm_stream *stream);
+
+/* Whether control tokens are written out as text, as slm_answer needs; before the first push. */
+SLM_API void slm_stream_special(slm_stream *stream, bool special);
 
 /* Adds a token.  *text gets the bytes that are certain now (may be 0), valid
  * until the next call.  *stopped turns true when a stop string was found. */
