@@ -311,7 +311,8 @@ SLM_API bool slm_session_sync(slm_session *session, const int32_t *ids, size_t n
                               slm_error *err);
 
 /* Drops all tokens from position n on.  Models with recurrent layers compute the tokens since the
- * last checkpoint before n again, so this may take time and fail as a feed does. */
+ * last checkpoint before n again, and models with sliding windows all of them where n lies before
+ * the window and the end of the last prompt, so this may take time and fail as a feed does. */
 SLM_API bool slm_session_truncate(slm_session *session, size_t n, slm_error *err);
 
 /* Called between steps of a long feed with the tokens done and the total;

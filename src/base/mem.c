@@ -133,6 +133,17 @@ void mem_pages_free(void *p, size_t bytes)
     }
 }
 
+void mem_pages_drop(void *p, size_t bytes)
+{
+    const size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    char *from = (char *)align_up((uintptr_t)p, page);
+    const size_t skip = (size_t)(from - (char *)p);
+
+    if (bytes >= skip + page) {
+        madvise(from, (bytes - skip) / page * page, MADV_DONTNEED);
+    }
+}
+
 /* ---- arena ---------------------------------------------------------------- */
 
 /* The header takes a cache line, so that what follows is aligned like it. */

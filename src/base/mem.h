@@ -44,6 +44,8 @@ void *mem_alloc_aligned(size_t bytes);
 /* Zeroed anonymous pages, 2 MiB aligned and advised to be huge. */
 void *mem_pages(size_t bytes);
 void mem_pages_free(void *p, size_t bytes);
+/* Gives the RAM behind a stretch of such pages back; it may read as zero afterwards. */
+void mem_pages_drop(void *p, size_t bytes);
 
 /* For tests: the n-th allocation from now fails, once; 0 never.  Process-wide. */
 void mem_fail_after(long n);

@@ -96,6 +96,7 @@ static void run_segment(const struct attn_run *a, const struct attn_tile *t, int
     const struct layer_shape *ls = a->shape;
     const struct step_seq *seq = &a->st->in->seq[t->seq];
     const int s0 = seg * ATTN_SEGMENT;
+    const int first_page = first_key(a, a->st->pos[t->tok0]) / KV_PAGE;
     const int last_page = a->st->pos[t->tok0 + t->n_tok - 1] / KV_PAGE;
     const int k_stride = kv_stride(ls->k_dim), v_stride = kv_stride(ls->v_dim);
     const size_t elem = kv_elem_bytes(a->st->in->kv);
@@ -110,7 +111,7 @@ static void run_segment(const struct attn_run *a, const struct attn_tile *t, int
 
     for (int p = 0; p < ATTN_SEGMENT_PAGES; p++) {
         const int page = seg * ATTN_SEGMENT_PAGES + p;
-        if (page <= last_page) {
+        if (page >= first_page && page <= last_page) {
             const char *base = seq->pages[(size_t)a->il_kv * (size_t)seq->page_stride +
                                           (size_t)page];
             s.k_page[p] = base + (size_t)head * KV_PAGE * (size_t)k_stride * elem;

@@ -224,6 +224,11 @@ size_t model_kv_page_bytes(const struct model *m, int il, enum kv_type kv)
     return kv_page_bytes(&m->hp.layer[m->hp.kv_owner[il]], kv);
 }
 
+int model_kv_window(const struct model *m, int il)
+{
+    return m->hp.sliding[m->hp.kv_owner[il]] ? m->hp.window : 0;
+}
+
 size_t model_state_bytes(const struct model *m)
 {
     return align_up(delta_state_floats(&m->hp.delta) * sizeof(float), 64);

@@ -38,6 +38,9 @@ const struct model_shape *model_shape(const struct model *m);
  * Fresh pages must be zero. */
 size_t model_kv_page_bytes(const struct model *m, int il, enum kv_type kv);
 
+/* Positions that tokens see in KV layer il, their own counted; 0: all earlier ones. */
+int model_kv_window(const struct model *m, int il);
+
 /* Bytes of the state of one sequence in each recurrent layer.  A fresh state is zero. */
 size_t model_state_bytes(const struct model *m);
 
@@ -48,7 +51,8 @@ struct step_seq {
     int n_tok;
     int pos0;              /* position of the first of them */
     void *const *pages;    /* page j of KV layer il is pages[il * page_stride + j]; there must be
-                            * pages for positions 0 .. pos0 + n_tok - 1 */
+                            * pages for positions 0 .. pos0 + n_tok - 1, in layers with a window
+                            * for those that the tokens see */
     int page_stride;
     float *const *states;  /* [n_state], 64-byte aligned: what the tokens before pos0 have left;
                             * advanced by the step, also where it fails */

@@ -28,18 +28,22 @@ enum { WANT_MAX = 64 };
 enum { CHECKPOINTS_MAX = 8, CHECKPOINTS_MIN = 2 };
 static const size_t CHECKPOINT_BYTES_MAX = (size_t)96 << 20;
 
-/* One is made at the end of a feed of so many tokens, which is a prompt and not an answer being
- * written, and wherever the last one lies so far back. */
-enum { CHECKPOINT_FEED = 16, CHECKPOINT_STEP = 512 };
+/* A feed of so many tokens is a prompt and not an answer being written. */
+enum { PROMPT_MIN = 16 };
+
+/* A checkpoint is made at the end of a prompt, and wherever the last one lies so far back. */
+enum { CHECKPOINT_STEP = 512 };
 
 struct session {
     struct model *model;
-    struct kv *kv;
+    struct kv_pool *pool;
+    struct kv_seq *kv;
     struct recur *recur;   /* NULL in models without recurrent layers */
     struct work *work;
     enum kv_type kv_type;
     int32_t *tok;          /* [context] */
     int len, context, chunk, want_max;
+    int keep;              /* where the last prompt ended: sliding layers can go back there */
     float *logits;         /* [n_vocab] */
     bool *want;            /* [chunk] */
     bool has_logits;
@@ -79,12 +83,21 @@ static int choose_checkpoints(const struct model *m, const struct session_params
     return n;
 }
 
+/* What the session's pool holds: all positions, in sliding layers only what is still needed. */
+static struct kv_params pool_params(const struct model *m, const struct session_params *p)
+{
+    const struct kv_count groups = kv_seq_groups(m, p->context, choose_chunk(m, p), 1);
+
+    return kv_params_for(m, p->kv, false, groups);
+}
+
 struct session_cost session_cost(const struct model *m, const struct session_params *p)
 {
     const int chunk = choose_chunk(m, p);
     const size_t vocab_bytes = (size_t)model_shape(m)->n_vocab * sizeof(float);
-    const size_t lists = (size_t)p->context * sizeof(int32_t) + (size_t)chunk * sizeof(bool);
-    struct session_cost cost = { kv_bytes(m, p->context, p->kv), SIZE_MAX };
+    const size_t lists = (size_t)p->context * sizeof(int32_t) + (size_t)chunk * sizeof(bool) +
+                         kv_seq_bytes(m, p->context);
+    struct session_cost cost = { pool_params(m, p).bytes_max, SIZE_MAX };
     size_t work = work_bytes(m, chunk, want_max_of(chunk), p->context);
 
     const bool recurrent = model_shape(m)->n_state > 0;
@@ -119,7 +132,9 @@ struct session *session_new(struct model *m, const struct session_params *p, slm
         slm_fail_nomem(err, "a session");
         goto fail;
     }
-    s->kv = kv_new(m, s->context, s->kv_type, err);
+    const struct kv_params kv = pool_params(m, p);
+    s->pool = kv_pool_new(m, &kv, err);
+    s->kv = s->pool ? kv_seq_new(s->pool, s->context, err) : NULL;
     if (!s->kv) {
         goto fail;
     }
@@ -147,7 +162,8 @@ void session_free(struct session *s)
     }
     work_free(s->work);
     recur_free(s->recur);
-    kv_free(s->kv);
+    kv_seq_free(s->kv);
+    kv_pool_free(s->pool);
     mem_free(s->logits);
     mem_free(s->want);
     mem_free(s->tok);
@@ -202,16 +218,21 @@ static bool check_ids(const struct session *s, int len, const int32_t *ids, size
     return true;
 }
 
-/* Back to n tokens, or with recurrent layers to the last checkpoint at or before them, whose logits
- * the session has if it had them then. */
+/* Back to the last position, n or before, from which everything is there: the keys that sliding
+ * layers see, and with recurrent layers a checkpoint, whose logits the session has if it had them
+ * then. */
 static void go_back(struct session *s, int n)
 {
-    if (s->recur) {
-        s->len = recur_restore(s->recur, n, s->logits, &s->has_logits);
-    } else {
-        s->len = n;
-        s->has_logits = false;
-    }
+    int at;
+
+    s->has_logits = false;
+    do {
+        at = kv_seq_resume(s->kv, n);
+        n = s->recur ? recur_restore(s->recur, at, s->logits, &s->has_logits) : at;
+    } while (n < at);
+    s->len = n;
+    s->keep = min_int(s->keep, n);
+    kv_seq_drop(s->kv, n);
 }
 
 /* One step: appends n tokens, 1..chunk, and writes the logits of the last token, or of
@@ -222,8 +243,8 @@ static bool run_step(struct session *s, const int32_t *ids, int n, bool want_all
     const struct step_seq seq = {
         .n_tok = n,
         .pos0 = s->len,
-        .pages = kv_table(s->kv),
-        .page_stride = kv_page_stride(s->kv),
+        .pages = kv_seq_table(s->kv),
+        .page_stride = kv_seq_stride(s->kv),
         .states = s->recur ? recur_states(s->recur) : NULL,
     };
     const struct step_in in = {
@@ -235,6 +256,9 @@ static bool run_step(struct session *s, const int32_t *ids, int n, bool want_all
         .want = s->want,
     };
 
+    if (!kv_seq_ensure(s->kv, s->len, s->len + n, err)) {
+        return false;
+    }
     for (int i = 0; i < n; i++) {
         s->want[i] = out && (want_all || i == n - 1);
     }
@@ -248,6 +272,7 @@ static bool run_step(struct session *s, const int32_t *ids, int n, bool want_all
     if (ok) {
         memmove(s->tok + s->len, ids, (size_t)n * sizeof *ids);
         s->len += n;
+        kv_seq_slide(s->kv, s->len, &s->keep, 1);
     } else if (s->recur) {
         go_back(s, s->len);  /* the states have advanced without the tokens */
         s->has_logits = false;
@@ -258,8 +283,12 @@ static bool run_step(struct session *s, const int32_t *ids, int n, bool want_all
 /* After a step of a feed of n tokens; logits: of the last token where the feed is done. */
 static void keep_checkpoint(struct session *s, size_t n, const float *logits)
 {
-    if (s->recur && ((logits && n >= CHECKPOINT_FEED) ||
-                     s->len - recur_last(s->recur) >= CHECKPOINT_STEP)) {
+    const bool prompt_end = logits && n >= PROMPT_MIN;
+
+    if (prompt_end) {
+        s->keep = s->len;
+    }
+    if (s->recur && (prompt_end || s->len - recur_last(s->recur) >= CHECKPOINT_STEP)) {
         recur_save(s->recur, s->len, logits);
     }
 }
