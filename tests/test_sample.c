@@ -428,6 +428,57 @@ TEST(values_out_of_range_are_named)
     REFUSED(penalty_window, -2);
 }
 
+/* Allows the ids that leave the remainder `n` when divided by 7; from the fourth token on none. */
+static bool allow_sevenths(void *arg, const int32_t *ids, size_t n, uint64_t *bits, slm_error *err)
+{
+    const int n_vocab = *(const int *)arg;
+
+    CHECK(n == 0 || ids[n - 1] == history[n + 9]);
+    memset(bits, 0, ((size_t)n_vocab + 63) / 64 * sizeof *bits);
+    for (int i = (int)n; n < 3 && i < n_vocab; i += 7) {
+        bits[i / 64] |= (uint64_t)1 << i % 64;
+    }
+    return n != 4 || slm_fail(err, SLM_E_ARG, "no such history");
+}
+
+TEST(constraint_leaves_only_what_it_allows)
+{
+    enum { N = 1000 };
+    int n = N;
+    const struct constraint c = { allow_sevenths, &n, 10 };
+    const struct sample_params params[] = {
+        neutral,
+        { .temperature = 0, .top_p = 1, .repeat_penalty = 1 },
+        { .temperature = 1.5f, .top_k = 300, .top_p = 0.999f, .min_p = 0.001f,
+          .repeat_penalty = 1.3f, .presence_penalty = -1, .penalty_window = -1 },
+    };
+    struct rng rng = {5};
+    float x[N];
+
+    for (size_t i = 0; i < 3; i++) {
+        struct sampler *s = make(&params[i], N, ISA_SCALAR);
+        slm_error err = {0};
+        int32_t id;
+
+        CHECK(sampler_constrain(s, &c, &err));
+        for (int round = 0; round < 100; round++) {
+            random_logits(x, N, &rng);
+            x[round] = 1000;  /* what would be drawn without it */
+            for (int32_t at = 0; at < 3; at++) {
+                CHECK_EQ(draw(s, x, history, 10 + (size_t)at) % 7, at);
+            }
+        }
+        CHECK_EQ(draw(s, x, history, 9), 99);  /* before its start */
+        CHECK(!sampler_draw(s, x, history, 13, &id, &err));
+        CHECK(strstr(err.msg, "allows none") != NULL);
+        CHECK(!sampler_draw(s, x, history, 14, &id, &err));
+        CHECK_STR(err.msg, "no such history");
+        CHECK(sampler_constrain(s, NULL, &err));
+        CHECK_EQ(draw(s, x, history, 13), 99);
+        sampler_free(s);
+    }
+}
+
 TEST(failed_allocations_are_errors)
 {
     long n = 1;
@@ -455,5 +506,6 @@ int main(void)
                T(draw_depends_on_seed_choice_and_position_only), T(draws_have_the_probabilities),
                T(extreme_temperatures_are_fine), T(every_instruction_set_draws_the_same),
                T(drawing_does_not_allocate), T(broken_logits_are_errors),
+               T(constraint_leaves_only_what_it_allows),
                T(values_out_of_range_are_named), T(failed_allocations_are_errors));
 }

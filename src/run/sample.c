@@ -5,6 +5,7 @@
 #include "run/sample.h"
 
 #include <float.h>
+#include <math.h>
 #include <string.h>
 
 #include "base/mem.h"
@@ -14,6 +15,8 @@ struct sampler {
     struct sample_params p;
     struct cands c;
     int n_vocab;
+    struct constraint constraint;  /* allow is NULL: none */
+    uint64_t *allowed;             /* bits of the tokens, once there was a constraint */
 };
 
 struct sampler *sampler_new(const struct sample_params *p, int n_vocab, const struct kern *k,
@@ -57,7 +60,20 @@ void sampler_free(struct sampler *s)
     mem_free(s->c.order);
     mem_free(s->c.count);
     mem_free(s->c.sum);
+    mem_free(s->allowed);
     mem_free(s);
+}
+
+bool sampler_constrain(struct sampler *s, const struct constraint *c, slm_error *err)
+{
+    if (c && !s->allowed) {
+        s->allowed = mem_alloc(((size_t)s->n_vocab + 63) / 64, sizeof *s->allowed);
+        if (!s->allowed) {
+            return slm_fail_nomem(err, "a constraint");
+        }
+    }
+    s->constraint = c ? *c : (struct constraint){0};
+    return true;
 }
 
 /* ---- candidates -------------------------------------------------------------------- */
@@ -135,6 +151,37 @@ static bool take_logits(struct cands *c, const float *logits, slm_error *err)
     return true;
 }
 
+/* Whether draws at this position follow a constraint. */
+static bool constrained(const struct sampler *s, size_t n_hist)
+{
+    return s->constraint.allow && n_hist >= s->constraint.start;
+}
+
+/* Makes every token impossible that the constraint does not allow.  What is left may be nothing:
+ * that is an error, never a reason to let other tokens through. */
+static bool apply_constraint(struct sampler *s, const int32_t *hist, size_t n_hist,
+                             slm_error *err)
+{
+    const struct constraint *k = &s->constraint;
+    struct cands *c = &s->c;
+
+    if (!k->allow(k->arg, hist + k->start, n_hist - k->start, s->allowed, err)) {
+        return false;
+    }
+    for (int b = 0; b < c->n; b += 64) {
+        const uint64_t bits = s->allowed[b / 64];
+        for (int i = b; bits != UINT64_MAX && i < b + 64 && i < c->n; i++) {
+            c->x[i] = bits >> (i - b) & 1 ? c->x[i] : -INFINITY;
+        }
+    }
+    if (c->kern->max(c->x, c->n) < -FLT_MAX) {
+        return slm_fail(err, SLM_E_NUMERIC,
+                        "no token is possible: the logits of all tokens that the guide allows "
+                        "are -inf, or it allows none");
+    }
+    return true;
+}
+
 static int32_t id_of(const struct cands *c, int i)
 {
     return c->all_ids ? i : c->id[i];
@@ -183,6 +230,9 @@ bool sampler_draw(struct sampler *s, const float *logits, const int32_t *hist, s
     struct cands *c = &s->c;
 
     if (!take_logits(c, logits, err)) {
+        return false;
+    }
+    if (constrained(s, n_hist) && !apply_constraint(s, hist, n_hist, err)) {
         return false;
     }
     c->hist = hist;

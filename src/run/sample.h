@@ -20,10 +20,23 @@ struct sample_params {
 
 struct sampler;
 
+/* A language that the tokens from position `start` on belong to. */
+struct constraint {
+    /* Sets a bit for every token that may follow ids[0..n), the tokens since `start`, and clears
+     * the others: bits [n_vocab / 64 rounded up].  It has to cope with any history, since drafts
+     * are tried and taken back.  Fails where the ids are none of the language. */
+    bool (*allow)(void *arg, const int32_t *ids, size_t n, uint64_t *bits, slm_error *err);
+    void *arg;
+    size_t start;
+};
+
 /* Fails naming a value that is out of range.  k must outlive the sampler. */
 struct sampler *sampler_new(const struct sample_params *p, int n_vocab, const struct kern *k,
                             slm_error *err);
 void sampler_free(struct sampler *s);
+
+/* From now on draws follow the constraint, which is copied (NULL: none).  Fails without memory. */
+bool sampler_constrain(struct sampler *s, const struct constraint *c, slm_error *err);
 
 /* Token for position n_hist (hist: the tokens before it).  Ties go to the lower id.
  * Fails when a logit is NaN or +inf or all are -inf.  Allocates nothing. */
