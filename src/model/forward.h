@@ -253,6 +253,8 @@ void delta_block(struct step *st, const struct delta *d, int il, const float *h,
 int delta_row_floats(const struct hparams *hp);
 /* Brings a bound convolution into the order that the kernel wants. */
 bool delta_finish(struct delta *d, const struct hparams *hp, slm_error *err);
+/* Floats of what a trial of n_tok tokens notes of one recurrent layer. */
+size_t delta_trial_floats(const struct delta_shape *d, int n_tok);
 /* Floats of a state: the inputs that the convolution remembers [taps - 1][channels], then for each
  * value head [head_dim / 16][head_dim][16]: tiles of sixteen value columns. */
 size_t delta_state_floats(const struct delta_shape *d);

@@ -56,6 +56,8 @@ struct step_seq {
     int page_stride;
     float *const *states;  /* [n_state], 64-byte aligned: what the tokens before pos0 have left;
                             * advanced by the step, also where it fails */
+    float *trial;          /* NULL; or model_trial_bytes(m, n_tok): the states are left as they are,
+                            * and what advances them is noted here for model_commit */
 };
 
 /* All rows of a step, sequence after sequence. */
@@ -86,6 +88,13 @@ bool model_step(struct model *m, struct work *w, const struct step_in *in, float
                 slm_error *err);
 
 /* ---- drafts ---------------------------------------------------------------------- */
+
+/* Bytes of what a trial of n_tok tokens notes; 0 in models without recurrent layers. */
+size_t model_trial_bytes(const struct model *m, int n_tok);
+
+/* Advances the states of a sequence over the first n_keep of its n_tok tokens, which a step has
+ * computed as a trial, to the same bits as if these alone had been computed. */
+void model_commit(struct model *m, struct work *w, const struct step_seq *seq, int n_keep);
 
 /* Bytes of a page of the draft block's own keys and values. */
 size_t model_draft_page_bytes(const struct model *m, enum kv_type kv);
