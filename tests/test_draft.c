@@ -52,7 +52,8 @@ static void drafter_close(struct drafter *d)
 static void run_model(struct drafter *d, const int32_t *ids, int n, float *hidden)
 {
     static const bool want[TOKENS_MAX];
-    const struct step_seq seq = { n, 0, d->t.pages, (int)d->t.page_stride, d->t.states };
+    const struct step_seq seq = { .n_tok = n, .pages = d->t.pages,
+                                  .page_stride = (int)d->t.page_stride, .states = d->t.states };
     const struct step_in in = { n, ids, 1, &seq, KV_F32, want, hidden };
 
     CHECK(model_step(d->t.model, d->t.work, &in, NULL, NULL));

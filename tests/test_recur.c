@@ -295,7 +295,8 @@ TEST(sequences_of_one_step_do_not_meet)
         const int n = parts[p];
         for (int i = 0; i < N_SEQ; i++) {
             memcpy(ids + i * n, fx.ids[i] + done, (size_t)n * sizeof *ids);
-            seq[i] = (struct step_seq){ n, done, c[i].pages, 1, c[i].states };
+            seq[i] = (struct step_seq){ .n_tok = n, .pos0 = done, .pages = c[i].pages,
+                                        .page_stride = 1, .states = c[i].states };
         }
         const struct step_in in = { N_SEQ * n, ids, N_SEQ, seq, KV_F16, want, NULL };
         CHECK(model_step(fx.model, w, &in, out, NULL));

@@ -47,6 +47,13 @@ struct session {
     float *logits;         /* [n_vocab] */
     bool *want;            /* [chunk] */
     bool has_logits;
+    int trial_max, n_trial;  /* n_trial > 0 between session_try and session_keep */
+    float *trial_logits;   /* [trial_max][n_vocab] */
+    float *trial;          /* what model_commit takes, or NULL */
+    float *rows;           /* [1 + chunk][n_embd]: the hidden row of token len - 1, then those of
+                            * the step at hand; or NULL */
+    session_follow_fn *follow;
+    void *follow_arg;
     pthread_mutex_t *step_lock;
     session_progress_fn *progress;
     void *progress_arg;
@@ -64,13 +71,23 @@ static int want_max_of(int chunk)
 
 static int choose_chunk(const struct model *m, const struct session_params *p)
 {
-    int chunk = p->chunk > 0 ? p->chunk : CHUNK_MAX;
+    int chunk = p->chunk > p->trial ? p->chunk : p->chunk > 0 ? p->trial : CHUNK_MAX;
 
     while (p->chunk <= 0 && chunk > CHUNK_MIN &&
            work_bytes(m, chunk, want_max_of(chunk), p->context) > WORK_BYTES_MAX) {
         chunk /= 2;
     }
     return min_int(chunk, p->context);
+}
+
+static size_t row_floats(const struct model *m, int n)
+{
+    return (size_t)n * (size_t)model_shape(m)->n_embd;
+}
+
+static size_t logit_floats(const struct model *m, int n)
+{
+    return (size_t)n * (size_t)model_shape(m)->n_vocab;
 }
 
 static int choose_checkpoints(const struct model *m, const struct session_params *p)
@@ -94,25 +111,43 @@ static struct kv_params pool_params(const struct model *m, const struct session_
 struct session_cost session_cost(const struct model *m, const struct session_params *p)
 {
     const int chunk = choose_chunk(m, p);
-    const size_t vocab_bytes = (size_t)model_shape(m)->n_vocab * sizeof(float);
+    const size_t logit_bytes = logit_floats(m, 1 + p->trial) * sizeof(float);
     const size_t lists = (size_t)p->context * sizeof(int32_t) + (size_t)chunk * sizeof(bool) +
-                         kv_seq_bytes(m, p->context);
+                         kv_seq_bytes(m, p->context) + model_trial_bytes(m, p->trial) +
+                         (p->rows ? row_floats(m, 1 + chunk) * sizeof(float) : 0);
     struct session_cost cost = { pool_params(m, p).bytes_max, SIZE_MAX };
     size_t work = work_bytes(m, chunk, want_max_of(chunk), p->context);
 
     const bool recurrent = model_shape(m)->n_state > 0;
     const size_t states = recurrent ? recur_bytes(m, choose_checkpoints(m, p)) : 0;
 
-    if (states != SIZE_MAX && size_add(work, vocab_bytes, &work) && size_add(work, lists, &work) &&
+    if (states != SIZE_MAX && size_add(work, logit_bytes, &work) && size_add(work, lists, &work) &&
         size_add(work, states, &work)) {
         cost.work_bytes = work;
     }
     return cost;
 }
 
+/* What only sessions with drafts have. */
+static bool make_trial(struct session *s, const struct session_params *p)
+{
+    const size_t noted = model_trial_bytes(s->model, p->trial);
+
+    s->trial_max = min_int(p->trial, s->chunk);
+    if (p->trial > 0) {
+        s->trial_logits = mem_alloc(logit_floats(s->model, p->trial), sizeof(float));
+        s->trial = noted ? mem_alloc(noted, 1) : NULL;
+    }
+    if (p->rows) {
+        s->rows = mem_zalloc(row_floats(s->model, 1 + s->chunk), sizeof(float));
+    }
+    return (s->trial_logits || p->trial == 0) && (s->trial || p->trial == 0 || noted == 0) &&
+           (s->rows || !p->rows);
+}
+
 struct session *session_new(struct model *m, const struct session_params *p, slm_error *err)
 {
-    assert(p->context >= 1 && p->chunk >= 0);
+    assert(p->context >= 1 && p->chunk >= 0 && p->trial >= 0 && p->trial <= WANT_MAX);
     struct session *s = mem_zalloc(1, sizeof *s);
 
     if (!s) {
@@ -127,8 +162,8 @@ struct session *session_new(struct model *m, const struct session_params *p, slm
     s->step_lock = p->step_lock;
     s->tok = mem_alloc((size_t)s->context, sizeof *s->tok);
     s->want = mem_zalloc((size_t)s->chunk, sizeof *s->want);
-    s->logits = mem_alloc((size_t)model_shape(m)->n_vocab, sizeof *s->logits);
-    if (!s->tok || !s->want || !s->logits) {
+    s->logits = mem_alloc(logit_floats(m, 1), sizeof *s->logits);
+    if (!s->tok || !s->want || !s->logits || !make_trial(s, p)) {
         slm_fail_nomem(err, "a session");
         goto fail;
     }
@@ -164,6 +199,9 @@ void session_free(struct session *s)
     recur_free(s->recur);
     kv_seq_free(s->kv);
     kv_pool_free(s->pool);
+    mem_free(s->rows);
+    mem_free(s->trial);
+    mem_free(s->trial_logits);
     mem_free(s->logits);
     mem_free(s->want);
     mem_free(s->tok);
@@ -196,6 +234,12 @@ void session_progress(struct session *s, session_progress_fn *fn, void *arg)
     s->progress_arg = arg;
 }
 
+void session_follow(struct session *s, session_follow_fn *fn, void *arg)
+{
+    s->follow = fn;
+    s->follow_arg = arg;
+}
+
 /* ---- feeding --------------------------------------------------------------------- */
 
 /* Everything that can be wrong with the tokens is found before any is computed. */
@@ -225,6 +269,9 @@ static void go_back(struct session *s, int n)
 {
     int at;
 
+    if (s->rows) {
+        memset(s->rows, 0, row_floats(s->model, 1) * sizeof *s->rows);
+    }
     s->has_logits = false;
     do {
         at = kv_seq_resume(s->kv, n);
@@ -235,18 +282,25 @@ static void go_back(struct session *s, int n)
     kv_seq_drop(s->kv, n);
 }
 
-/* One step: appends n tokens, 1..chunk, and writes the logits of the last token, or of
- * all of them, to `out`.  The tokens count only when it succeeded. */
-static bool run_step(struct session *s, const int32_t *ids, int n, bool want_all, float *out,
-                     slm_error *err)
+/* The sequence in a step of n tokens. */
+static struct step_seq step_of(const struct session *s, int n, bool trial)
 {
-    const struct step_seq seq = {
+    return (struct step_seq){
         .n_tok = n,
         .pos0 = s->len,
         .pages = kv_seq_table(s->kv),
         .page_stride = kv_seq_stride(s->kv),
         .states = s->recur ? recur_states(s->recur) : NULL,
+        .trial = trial ? s->trial : NULL,
     };
+}
+
+/* Computes the n tokens, 1..chunk, behind those that there are, and writes the logits of the last
+ * one, or of all of them, to `out`. */
+static bool compute(struct session *s, const int32_t *ids, int n, bool trial, bool want_all,
+                    float *out, slm_error *err)
+{
+    const struct step_seq seq = step_of(s, n, trial);
     const struct step_in in = {
         .n_tok = n,
         .tok = ids,
@@ -254,6 +308,7 @@ static bool run_step(struct session *s, const int32_t *ids, int n, bool want_all
         .seq = &seq,
         .kv = s->kv_type,
         .want = s->want,
+        .hidden = s->rows ? s->rows + row_floats(s->model, 1) : NULL,
     };
 
     if (!kv_seq_ensure(s->kv, s->len, s->len + n, err)) {
@@ -269,10 +324,33 @@ static bool run_step(struct session *s, const int32_t *ids, int n, bool want_all
     if (s->step_lock) {
         pthread_mutex_unlock(s->step_lock);
     }
+    return ok;
+}
+
+/* The first n tokens that were computed behind the others, which tok has already, count now. */
+static void append(struct session *s, int n)
+{
+    if (s->follow) {
+        s->follow(s->follow_arg, s->tok + s->len, n, s->len, s->rows);
+    }
+    if (s->rows) {
+        memcpy(s->rows, s->rows + row_floats(s->model, n),
+               row_floats(s->model, 1) * sizeof *s->rows);
+    }
+    s->len += n;
+    kv_seq_slide(s->kv, s->len, &s->keep, 1);
+}
+
+/* One step: appends n tokens.  They count only when it succeeded. */
+static bool run_step(struct session *s, const int32_t *ids, int n, bool want_all, float *out,
+                     slm_error *err)
+{
+    assert(s->n_trial == 0);
+    const bool ok = compute(s, ids, n, false, want_all, out, err);
+
     if (ok) {
         memmove(s->tok + s->len, ids, (size_t)n * sizeof *ids);
-        s->len += n;
-        kv_seq_slide(s->kv, s->len, &s->keep, 1);
+        append(s, n);
     } else if (s->recur) {
         go_back(s, s->len);  /* the states have advanced without the tokens */
         s->has_logits = false;
@@ -377,4 +455,43 @@ bool session_truncate(struct session *s, size_t n, slm_error *err)
         }
     }
     return true;
+}
+
+/* ---- tokens on trial ----------------------------------------------------------------- */
+
+const float *session_try(struct session *s, const int32_t *ids, int n, slm_error *err)
+{
+    assert(n >= 1 && n <= s->trial_max && s->n_trial == 0);
+    if (!check_ids(s, s->len, ids, (size_t)n, err)) {
+        return NULL;
+    }
+    if (!compute(s, ids, n, true, true, s->trial_logits, err)) {
+        kv_seq_drop(s->kv, s->len);
+        return NULL;
+    }
+    memcpy(s->tok + s->len, ids, (size_t)n * sizeof *ids);
+    s->n_trial = n;
+    return s->trial_logits;
+}
+
+void session_keep(struct session *s, int n_keep)
+{
+    assert(n_keep >= 1 && n_keep <= s->n_trial);
+    if (s->recur) {
+        const struct step_seq seq = step_of(s, s->n_trial, true);
+        if (s->step_lock) {
+            pthread_mutex_lock(s->step_lock);
+        }
+        model_commit(s->model, s->work, &seq, n_keep);
+        if (s->step_lock) {
+            pthread_mutex_unlock(s->step_lock);
+        }
+    }
+    s->n_trial = 0;
+    append(s, n_keep);
+    kv_seq_drop(s->kv, s->len);
+    memcpy(s->logits, s->trial_logits + logit_floats(s->model, n_keep - 1),
+           logit_floats(s->model, 1) * sizeof *s->logits);
+    s->has_logits = true;
+    keep_checkpoint(s, 1, s->logits);
 }

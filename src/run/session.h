@@ -14,6 +14,8 @@ struct session_params {
     int context;       /* tokens, 1..; the session can hold that many */
     int chunk;         /* prompt tokens per step; 0: chosen */
     int checkpoints;   /* of recurrent layers' states, to go back to; 0: chosen */
+    int trial;         /* tokens that session_try takes at most; 0: it is not used */
+    bool rows;         /* session_follow is told hidden rows */
     enum kv_type kv;
     pthread_mutex_t *step_lock;  /* held during each step; NULL: none.  Sessions that share a
                                   * pool share this, and take turns between steps. */
@@ -53,6 +55,21 @@ bool session_truncate(struct session *s, size_t n, slm_error *err);
 
 /* [n_vocab] after the last token, or NULL. */
 const float *session_logits(const struct session *s);
+
+/* Computes n tokens, 1 to the trial of the parameters, that are not wanted for certain.  Returns
+ * the logits after each, [n][n_vocab], until the next call; NULL on failure, and the session is
+ * then as before.  After success session_keep is the next call; until then session_tokens shows
+ * these n tokens behind its others. */
+const float *session_try(struct session *s, const int32_t *ids, int n, slm_error *err);
+
+/* Appends the first n_keep >= 1 tokens of a try, just as if they had been fed. */
+void session_keep(struct session *s, int n_keep);
+
+/* Told what is appended in every way: n tokens from position pos0 on, and where the parameters ask
+ * for it `rows` [n][n_embd], the hidden row before each of them, zeros where that is not known.
+ * pos0 is less than where the last call ended when tokens were dropped in between. */
+typedef void session_follow_fn(void *arg, const int32_t *ids, int n, int pos0, const float *rows);
+void session_follow(struct session *s, session_follow_fn *fn, void *arg);
 
 /* Called after each step of a feed but the last; false cancels. */
 typedef bool session_progress_fn(void *arg, size_t done, size_t total);
