@@ -8,6 +8,7 @@
 #include "base/file.h"
 #include "base/mem.h"
 #include "base/rng.h"
+#include "nomem.h"
 #include "run/recur.h"
 #include "run/session.h"
 #include "tiny_model.h"
@@ -241,21 +242,9 @@ TEST(cost_counts_states_and_checkpoints)
 
 TEST(failed_allocations_are_errors)
 {
-    const struct session_params p = { .context = 100, .kv = KV_F16 };
-    long n = 1;
+    struct nomem_session a = { fx.model, { .context = 100, .kv = KV_F16 } };
 
-    for (;; n++) {
-        slm_error err = {0};
-        mem_fail_after(n);
-        struct session *s = session_new(fx.model, &p, &err);
-        mem_fail_after(0);
-        if (s) {
-            session_free(s);
-            break;
-        }
-        CHECK_EQ(err.code, SLM_E_NOMEM);
-    }
-    CHECK(n > 6);
+    CHECK(nomem_each(nomem_make_session, &a) >= 6);
 }
 
 /* ---- company ----------------------------------------------------------------------------- */

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "base/mem.h"
+#include "nomem.h"
 #include "run/session.h"
 
 #define MODEL TEST_DATA "/models/llama-Q4_0/model.gguf"
@@ -310,21 +311,9 @@ TEST(cost_grows_with_the_context_and_never_wraps)
 
 TEST(failed_allocations_are_errors)
 {
-    const struct session_params p = { .context = 100, .kv = KV_F16 };
-    long n = 1;
+    struct nomem_session a = { fx.model, { .context = 100, .kv = KV_F16 } };
 
-    for (;; n++) {
-        slm_error err = {0};
-        mem_fail_after(n);
-        struct session *s = session_new(fx.model, &p, &err);
-        mem_fail_after(0);
-        if (s) {
-            session_free(s);
-            break;
-        }
-        CHECK_EQ(err.code, SLM_E_NOMEM);
-    }
-    CHECK(n > 4);
+    CHECK(nomem_each(nomem_make_session, &a) >= 4);
 }
 
 int main(void)
