@@ -344,14 +344,23 @@ SLM_API bool slm_session_embed(slm_session *session, const int32_t *ids, size_t 
 
 typedef struct slm_sampler slm_sampler;
 
-/* Applied in this order: penalties, top-k, temperature, top-p, min-p, draw.  Ties go
- * to the lower id everywhere.  Top-p and min-p see the probabilities of what the steps
- * before them left. */
 struct slm_bias {
     int32_t id;
     float bias;               /* -100 to 100 forbids and forces in effect; -INFINITY forbids */
 };
 
+/* Applied in this order: logit bias, penalties, DRY, top-k, temperature, typical, top-p, min-p,
+ * XTC, draw; with Mirostat: logit bias, penalties, DRY, top-k, temperature, Mirostat, draw; at
+ * temperature 0: logit bias, penalties, DRY, the most likely token.  Each sees the probabilities
+ * of what those before it left, and leaves at least one token.  Ties go to the lower id
+ * everywhere.
+ *
+ * A draw is a function of the logits, the tokens before it, the settings, seed, choice and
+ * position, so drafts and repetitions give the same tokens.  Mirostat's state is one too: it
+ * begins anew at each token whose predecessor this sampler did not draw after the same tokens (so
+ * at each answer, and after going back more than 8192 tokens inside one).
+ *
+ * Begin with slm_sampling_default: all zero is not neutral. */
 typedef struct slm_sampling {
     float temperature;        /* 0 to 100; 0: the most likely token */
     int   top_k;              /* the k most likely; 0: off */
@@ -367,26 +376,32 @@ typedef struct slm_sampling {
     int   penalty_window;     /* tokens looked back at; 64 by default; -1: all */
     float typical_p;          /* 0 to 1: the fewest tokens of this probability together whose
                                * surprise is nearest to the expected one; 1: off */
-    float xtc_probability;    /* 0 to 1: chance that all tokens above xtc_threshold but the least
-                               * likely of them are left out; 0: off */
-    float xtc_threshold;      /* 0 to 0.5 */
+    float xtc_probability;    /* 0 to 1: chance that all tokens of at least xtc_threshold but the
+                               * least likely of them are left out; 0: off */
+    float xtc_threshold;      /* 0 to 0.5; 0.1 by default */
     float dry_multiplier;     /* 0 to 100: a token that would continue a repetition of length n
-                               * loses multiplier * base^(n - allowed); 0: off */
+                               * (more than 64 count as 64), n at least dry_allowed, loses
+                               * multiplier * base^(n - allowed); 0: off */
     float dry_base;           /* 1 to 100; 1.75 by default */
-    int   dry_allowed;        /* length of repetitions without penalty; 2 by default */
-    int   dry_window;         /* tokens looked back at; -1: all */
+    int   dry_allowed;        /* length of repetitions without penalty, 1 or more; 2 by default */
+    int   dry_window;         /* tokens looked back at, the prompt's included; -1: all, the
+                               * default */
     float mirostat_tau;       /* 0 to 100: surprise in bits that Mirostat 2 aims at, in place of
-                               * top-p, min-p, typical-p and XTC; 0: off */
+                               * typical-p, top-p, min-p and XTC; 0: off */
     float mirostat_eta;       /* 0 to 1: its learning rate; 0.1 by default */
-    const struct slm_bias *logit_bias;  /* added to the logits first; n_logit_bias of them */
+    const struct slm_bias *logit_bias;  /* added to the logits first; n_logit_bias of them; copied
+                                         * by what takes the settings */
     size_t n_logit_bias;
     uint64_t seed;
     uint64_t choice;          /* draws of different choices are independent */
 } slm_sampling;
 
-/* The file's recommendation where it has one, else temperature 0.6 and nothing
- * else; seed 42. */
+/* What the file recommends (general.sampling.*), else what the makers of its family recommend,
+ * else temperature 0.6 and nothing else; seed 42.  model may be NULL. */
 SLM_API void slm_sampling_default(const slm_model *model, slm_sampling *out);
+
+/* Where these come from: "the file", "the family ..." or "no recommendation"; a constant. */
+SLM_API const char *slm_sampling_origin(const slm_model *model);
 
 /* sampling may be NULL for the defaults.  Fails with the name of a value that is out of
  * range. */

@@ -507,6 +507,10 @@ TEST(sampling_defaults_come_from_the_file)
     CHECK(s.temperature == 0.6f && s.top_k == 0 && s.top_p == 1 && s.min_p == 0);
     CHECK(s.repeat_penalty == 1 && s.presence_penalty == 0 && s.frequency_penalty == 0);
     CHECK(s.seed == 42 && s.choice == 0 && s.penalty_window == 64);
+    CHECK(s.typical_p == 1 && s.xtc_probability == 0 && s.dry_multiplier == 0);
+    CHECK(s.mirostat_tau == 0 && s.n_logit_bias == 0);
+    CHECK_STR(slm_sampling_origin(model), "no recommendation");
+    CHECK_STR(slm_sampling_origin(NULL), "no recommendation");
 
     write_model(path, extra, 4);
     slm_model *m = slm_model_open(engine, path, NULL, NULL);
@@ -517,8 +521,21 @@ TEST(sampling_defaults_come_from_the_file)
     slm_log_set(NULL, NULL);
     CHECK(s.temperature == 0.25f && s.top_p == 0.5f && s.min_p == 0 && s.repeat_penalty == 1);
     CHECK_EQ(n_warnings, 2);
+    CHECK_STR(slm_sampling_origin(m), "the file");
     slm_model_free(m);
     unlink(path);
+}
+
+TEST(sampling_defaults_come_from_the_family)
+{
+    const slm_model_params params = { .meta_only = true };
+    slm_model *m = slm_model_open(engine, TEST_DATA "/models/qwen3-dense/model.gguf", &params, NULL);
+    slm_sampling s;
+
+    slm_sampling_default(m, &s);
+    CHECK(s.temperature == 0.6f && s.top_k == 20 && s.top_p == 0.95f && s.repeat_penalty == 1);
+    CHECK_STR(slm_sampling_origin(m), "the family Qwen3");
+    slm_model_free(m);
 }
 
 TEST(sampler_and_session_must_be_of_one_kind)
@@ -726,6 +743,7 @@ int main(void)
         T(a_template_that_is_given_is_used),
         T(templates_that_do_not_work_are_refused_with_their_line),
         T(sampling_defaults_come_from_the_file),
+        T(sampling_defaults_come_from_the_family),
         T(sampler_and_session_must_be_of_one_kind),
         T(decoding_allocates_nothing),
         T(two_threads_with_two_sessions_do_not_meet),

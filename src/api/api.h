@@ -51,6 +51,9 @@ struct slm_stream {
 /* False and SLM_E_ARG with "CALL: what" unless ok. */
 bool api_arg(bool ok, const char *call, const char *what, slm_error *err);
 
+/* The engine's form of the settings; the biases are borrowed. */
+struct sample_params api_sample_params(const slm_sampling *s);
+
 /* A context where the caller names none. */
 enum { API_CONTEXT_DEFAULT = 4096 };
 

@@ -11,9 +11,22 @@
 #include "base/mem.h"
 #include "base/rng.h"
 
+/* One token that was drawn with Mirostat. */
+struct mirostat {
+    size_t position;
+    uint64_t before;  /* hash of the tokens before it; 0 in an empty entry */
+    int32_t id;
+    double mu;        /* of the position that follows */
+};
+
+/* Power of two.  Going back further than this inside an answer starts at the beginning. */
+enum { MIROSTAT_KEPT = 8192 };
+
 struct sampler {
     struct sample_params p;
     struct cands c;
+    struct slm_bias *bias;      /* p.logit_bias */
+    struct mirostat *mirostat;  /* [MIROSTAT_KEPT], NULL where it is off */
     int n_vocab;
     struct constraint constraint;  /* allow is NULL: none */
     uint64_t *allowed;             /* bits of the tokens, once there was a constraint */
@@ -22,7 +35,7 @@ struct sampler {
 struct sampler *sampler_new(const struct sample_params *p, int n_vocab, const struct kern *k,
                             slm_error *err)
 {
-    if (!sample_params_check(p, err)) {
+    if (!sample_params_check(p, n_vocab, err)) {
         return NULL;
     }
     struct sampler *s = mem_zalloc(1, sizeof *s);
@@ -41,11 +54,18 @@ struct sampler *sampler_new(const struct sample_params *p, int n_vocab, const st
     s->c.order = mem_alloc(n, sizeof *s->c.order);
     s->c.count = mem_zalloc(n, sizeof *s->c.count);
     s->c.sum = mem_alloc(n / CAND_BLOCK + 1, sizeof *s->c.sum);
-    if (!s->c.x || !s->c.p || !s->c.id || !s->c.order || !s->c.count || !s->c.sum) {
+    s->bias = mem_alloc(p->n_logit_bias, sizeof *s->bias);
+    s->mirostat = p->mirostat_tau > 0 ? mem_zalloc(MIROSTAT_KEPT, sizeof *s->mirostat) : NULL;
+    if (!s->c.x || !s->c.p || !s->c.id || !s->c.order || !s->c.count || !s->c.sum || !s->bias ||
+        (p->mirostat_tau > 0 && !s->mirostat)) {
         sampler_free(s);
         slm_fail_nomem(err, "a sampler");
         return NULL;
     }
+    if (p->n_logit_bias > 0) {
+        memcpy(s->bias, p->logit_bias, p->n_logit_bias * sizeof *s->bias);
+    }
+    s->p.logit_bias = s->bias;
     return s;
 }
 
@@ -61,6 +81,8 @@ void sampler_free(struct sampler *s)
     mem_free(s->c.count);
     mem_free(s->c.sum);
     mem_free(s->allowed);
+    mem_free(s->bias);
+    mem_free(s->mirostat);
     mem_free(s);
 }
 
@@ -128,10 +150,11 @@ double cands_total(const struct cands *c)
     return total;
 }
 
-/* Takes the logits over as candidates.  A model that gives NaN or +inf is broken, and
- * one that gives only -inf allows no token. */
-static bool take_logits(struct cands *c, const float *logits, slm_error *err)
+/* Takes the logits with their biases over as candidates.  A model that gives NaN or +inf is
+ * broken, and one that gives only -inf allows no token. */
+static bool take_logits(struct sampler *s, const float *logits, slm_error *err)
 {
+    struct cands *c = &s->c;
     int n_bad = 0;
 
     for (int i = 0; i < c->n_vocab; i++) {
@@ -141,10 +164,14 @@ static bool take_logits(struct cands *c, const float *logits, slm_error *err)
         return slm_fail(err, SLM_E_NUMERIC, "%d logits are not numbers; the model file is broken",
                         n_bad);
     }
-    if (c->kern->max(logits, c->n_vocab) < -FLT_MAX) {
-        return slm_fail(err, SLM_E_NUMERIC, "no token is possible: all logits are -inf");
-    }
     memcpy(c->x, logits, (size_t)c->n_vocab * sizeof *logits);
+    for (size_t i = 0; i < s->p.n_logit_bias; i++) {
+        c->x[s->bias[i].id] += s->bias[i].bias;
+    }
+    if (c->kern->max(c->x, c->n_vocab) < -FLT_MAX) {
+        return slm_fail(err, SLM_E_NUMERIC, "no token is possible: all logits%s are -inf",
+                        s->p.n_logit_bias > 0 ? " with their biases" : "");
+    }
     c->n = c->n_vocab;
     c->all_ids = true;
     c->has_p = false;
@@ -224,12 +251,55 @@ static int draw(const struct cands *c, double u)
     return last;
 }
 
+/* ---- Mirostat ------------------------------------------------------------------------
+ *
+ * mu belongs to a position and is a function of the history: 2 tau where the token before
+ * was not drawn by this sampler after the same tokens, else what that draw left behind.
+ * So drawing again, going back, and drafts that were not kept change nothing. */
+
+static uint64_t history_hash(const int32_t *hist, size_t n)
+{
+    uint64_t h = n + 1;
+
+    for (size_t i = 0; i < n; i++) {
+        h = rng_mix(h ^ (uint32_t)hist[i]);
+    }
+    return h;
+}
+
+static double mirostat_mu(const struct sampler *s, const int32_t *hist, size_t n)
+{
+    const struct mirostat *last = n > 0 ? &s->mirostat[(n - 1) % MIROSTAT_KEPT] : NULL;
+
+    if (last && last->before != 0 && last->position == n - 1 && last->id == hist[n - 1] &&
+        last->before == history_hash(hist, n - 1)) {
+        return last->mu;
+    }
+    return 2 * (double)s->p.mirostat_tau;
+}
+
+/* Remembers that candidate i was drawn and moves mu towards the surprise aimed at. */
+static void mirostat_note(struct sampler *s, int i)
+{
+    const struct cands *c = &s->c;
+    const double surprise = cands_surprise(c, i, cands_total(c));
+
+    s->mirostat[c->n_hist % MIROSTAT_KEPT] = (struct mirostat){
+        .position = c->n_hist,
+        .before = history_hash(c->hist, c->n_hist),
+        .id = id_of(c, i),
+        .mu = c->mu - (double)s->p.mirostat_eta * (surprise - (double)s->p.mirostat_tau),
+    };
+}
+
+/* ---- the whole ------------------------------------------------------------------------- */
+
 bool sampler_draw(struct sampler *s, const float *logits, const int32_t *hist, size_t n_hist,
                   int32_t *id, slm_error *err)
 {
     struct cands *c = &s->c;
 
-    if (!take_logits(c, logits, err)) {
+    if (!take_logits(s, logits, err)) {
         return false;
     }
     if (constrained(s, n_hist) && !apply_constraint(s, hist, n_hist, err)) {
@@ -237,6 +307,7 @@ bool sampler_draw(struct sampler *s, const float *logits, const int32_t *hist, s
     }
     c->hist = hist;
     c->n_hist = n_hist;
+    c->mu = s->mirostat ? mirostat_mu(s, hist, n_hist) : 0;
     for (const struct sampler_stage *st = sampler_stages; st->name; st++) {
         if (st->active(&s->p)) {
             st->apply(&s->p, c);
@@ -247,6 +318,10 @@ bool sampler_draw(struct sampler *s, const float *logits, const int32_t *hist, s
         return true;
     }
     cands_exp(c);
-    *id = id_of(c, draw(c, rng_unit(rng_bits(s->p.seed, s->p.choice, n_hist))));
+    const int i = draw(c, rng_unit(rng_bits(s->p.seed, s->p.choice, n_hist)));
+    *id = id_of(c, i);
+    if (s->mirostat) {
+        mirostat_note(s, i);
+    }
     return true;
 }

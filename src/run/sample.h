@@ -9,12 +9,20 @@
 #include "base/error.h"
 #include "kern/kern.h"
 
+/* As slm_sampling says. */
 struct sample_params {
     float temperature;        /* 0: greedy */
     int top_k;                /* 0: off */
     float top_p, min_p;       /* 1 and 0: off */
     float repeat_penalty, presence_penalty, frequency_penalty;  /* 1, 0, 0: off */
     int penalty_window;       /* last tokens looked at; -1: all */
+    float typical_p;          /* 1: off */
+    float xtc_probability, xtc_threshold;  /* probability 0: off */
+    float dry_multiplier, dry_base;        /* multiplier 0: off */
+    int dry_allowed, dry_window;           /* window -1: all */
+    float mirostat_tau, mirostat_eta;      /* tau 0: off */
+    const struct slm_bias *logit_bias;     /* [n_logit_bias] */
+    size_t n_logit_bias;
     uint64_t seed, choice;
 };
 
@@ -30,7 +38,8 @@ struct constraint {
     size_t start;
 };
 
-/* Fails naming a value that is out of range.  k must outlive the sampler. */
+/* Fails naming a value that is out of range.  The biases are copied; k must outlive the
+ * sampler. */
 struct sampler *sampler_new(const struct sample_params *p, int n_vocab, const struct kern *k,
                             slm_error *err);
 void sampler_free(struct sampler *s);
@@ -39,7 +48,10 @@ void sampler_free(struct sampler *s);
 bool sampler_constrain(struct sampler *s, const struct constraint *c, slm_error *err);
 
 /* Token for position n_hist (hist: the tokens before it).  Ties go to the lower id.
- * Fails when a logit is NaN or +inf or all are -inf.  Allocates nothing. */
+ * Fails when a logit is NaN or +inf or all are -inf.  Allocates nothing.
+ *
+ * Depends on nothing but its arguments, with Mirostat also on which tokens of hist this
+ * sampler drew: see mirostat in sample.c. */
 bool sampler_draw(struct sampler *s, const float *logits, const int32_t *hist, size_t n_hist,
                   int32_t *id, slm_error *err);
 
@@ -58,6 +70,8 @@ struct cands {
     bool all_ids, has_p;
     const int32_t *hist;      /* tokens before this one */
     size_t n_hist;
+    double mu;                /* Mirostat: the largest surprise in bits that stays */
+    double center;            /* scratch of the typical sampler */
     int n_vocab;
     uint32_t *count;          /* [n_vocab], zero between uses */
     int32_t *order;           /* [n_vocab], scratch */
@@ -72,11 +86,14 @@ struct sampler_stage {
     void (*apply)(const struct sample_params *p, struct cands *c);
 };
 
-/* In the order of application, ended by a NULL name. */
+/* In the order of application, after the biases, ended by a NULL name. */
 extern const struct sampler_stage sampler_stages[];
 
-/* Ranges of the parameters. */
-bool sample_params_check(const struct sample_params *p, slm_error *err);
+/* Ranges of the parameters for a vocabulary of n_vocab tokens. */
+bool sample_params_check(const struct sample_params *p, int n_vocab, slm_error *err);
+
+/* Surprise in bits of candidate i, whose share is p[i] of `total`. */
+double cands_surprise(const struct cands *c, int i, double total);
 
 /* First block at or after candidate b, a multiple of CAND_BLOCK, in which a value of v
  * (x or p) is at least t; n where there is none. */
