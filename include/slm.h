@@ -487,7 +487,7 @@ typedef enum slm_finish {
     SLM_FINISH_NONE,       /* not yet */
     SLM_FINISH_END,        /* the model ended its answer, or the guide is complete */
     SLM_FINISH_LENGTH,     /* max_tokens or the context */
-    SLM_FINISH_STOPPED,    /* on_token returned false */
+    SLM_FINISH_STOPPED,    /* on_event returned false */
     SLM_FINISH_CANCELLED,
     SLM_FINISH_ERROR,
 } slm_finish;
@@ -500,17 +500,19 @@ typedef struct slm_logprob {
 /* What a request is told after each of its tokens, and once more at its end. */
 typedef struct slm_event {
     uint64_t request;
-    int32_t id;                /* the token; -1 with the end */
+    int32_t id;                /* the token; with the end the one that ended the answer, or -1 */
     slm_finish finish;         /* SLM_FINISH_NONE with a token */
     const slm_error *error;    /* with SLM_FINISH_ERROR */
-    slm_logprob chosen;        /* of the token, where logprobs were asked for */
+    slm_logprob chosen;        /* of the token, where log-probabilities were asked for */
     const slm_logprob *top;    /* the n_top most likely, best first; valid during the call */
     int n_top;
-    size_t n_prompt, n_cached, n_out;  /* tokens so far: prompt, of it cached, answer */
+    size_t n_prompt, n_cached, n_out;  /* tokens so far: prompt, of it cached, answer without the
+                                        * one that ended it */
     double queued_s, first_s;  /* seconds in the queue; from submission to the first token */
 } slm_event;
 
-/* False ends the request (SLM_FINISH_STOPPED); it is then told so at once. */
+/* False ends the request (SLM_FINISH_STOPPED), which it is told as any end.  May submit and cancel
+ * requests; it is told of a cancelled one before the call that made the event returns. */
 typedef bool slm_event_fn(void *arg, const slm_event *event);
 
 typedef struct slm_request {

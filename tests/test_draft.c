@@ -54,7 +54,7 @@ static void run_model(struct drafter *d, const int32_t *ids, int n, float *hidde
     static const bool want[TOKENS_MAX];
     const struct step_seq seq = { .n_tok = n, .pages = d->t.pages,
                                   .page_stride = (int)d->t.page_stride, .states = d->t.states };
-    const struct step_in in = { n, ids, 1, &seq, KV_F32, want, hidden };
+    const struct step_in in = { n, ids, 1, &seq, KV_F32, want, hidden, NULL };
 
     CHECK(model_step(d->t.model, d->t.work, &in, NULL, NULL));
 }
@@ -65,7 +65,7 @@ static void run_draft(struct drafter *d, const int32_t *ids, int n, int pos0, co
 {
     bool want[TOKENS_MAX];
     const struct step_seq seq = { .n_tok = n, .pos0 = pos0, .pages = d->pages };
-    const struct step_in in = { n, ids, 1, &seq, KV_F32, want, hidden };
+    const struct step_in in = { n, ids, 1, &seq, KV_F32, want, hidden, NULL };
 
     for (int i = 0; i < n; i++) {
         want[i] = true;

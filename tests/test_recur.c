@@ -287,7 +287,7 @@ TEST(sequences_of_one_step_do_not_meet)
             seq[i] = (struct step_seq){ .n_tok = n, .pos0 = done, .pages = c[i].pages,
                                         .page_stride = 1, .states = c[i].states };
         }
-        const struct step_in in = { N_SEQ * n, ids, N_SEQ, seq, KV_F16, want, NULL };
+        const struct step_in in = { N_SEQ * n, ids, N_SEQ, seq, KV_F16, want, NULL, NULL };
         CHECK(model_step(fx.model, w, &in, out, NULL));
         for (int i = 0; i < N_SEQ; i++) {
             CHECK_MEM(out + (size_t)(i * n) * fx.n_vocab, fx.all[i] + (size_t)done * fx.n_vocab,

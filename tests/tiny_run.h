@@ -96,7 +96,7 @@ static inline bool tiny_feed(struct tiny *t, const int32_t *ids, int n, int chun
         const int m = n - i < chunk ? n - i : chunk;
         const struct step_seq seq = { .n_tok = m, .pos0 = t->n_pos, .pages = t->pages,
                                       .page_stride = (int)t->page_stride, .states = t->states };
-        const struct step_in in = { m, ids + i, 1, &seq, t->kv, want, NULL };
+        const struct step_in in = { m, ids + i, 1, &seq, t->kv, want, NULL, NULL };
         ok = model_step(t->model, t->work, &in, out + (size_t)i * n_vocab, err);
         t->n_pos += m;
     }

@@ -54,6 +54,9 @@ bool api_arg(bool ok, const char *call, const char *what, slm_error *err);
 /* The engine's form of the settings; the biases are borrowed. */
 struct sample_params api_sample_params(const slm_sampling *s);
 
+/* The context of a model where the caller names none. */
+int api_default_context(const slm_model *model);
+
 /* A context where the caller names none. */
 enum { API_CONTEXT_DEFAULT = 4096 };
 

@@ -217,7 +217,7 @@ void slm_model_free(slm_model *model)
 
 /* ---- forecast ---------------------------------------------------------------------- */
 
-static int default_context(const slm_model *model)
+int api_default_context(const slm_model *model)
 {
     const int max = model_shape(model->model)->context_max;
     return max < API_CONTEXT_DEFAULT ? max : API_CONTEXT_DEFAULT;
@@ -243,7 +243,7 @@ static bool session_arguments(const slm_model *model, const slm_session_params *
         return false;
     }
     *out = (struct session_params){
-        .context = p->context > 0 ? p->context : default_context(model),
+        .context = p->context > 0 ? p->context : api_default_context(model),
         .chunk = p->chunk,
         .kv = p->kv == SLM_KV_F32 ? KV_F32 : KV_F16,
         .step_lock = &model->engine->step_lock,

@@ -320,19 +320,44 @@ static bool is_nan_in(const float *x, int n)
     return nan != 0;
 }
 
+struct logits_op {
+    struct step *st;
+    float *logits;         /* [n_want][n_vocab] */
+    bool *broken;          /* [n_want] */
+};
+
+/* Scales and caps one row of logits and looks for NaN. */
+static void logits_row(void *arg, int i, int worker)
+{
+    const struct logits_op *op = arg;
+    const struct hparams *hp = op->st->hp;
+    const struct kern *k = op->st->k;
+    float *row = op->logits + (size_t)i * (size_t)hp->n_vocab;
+
+    (void)worker;
+    if (hp->logit_scale != 1) {
+        k->scale(row, 1.0f / hp->logit_scale, hp->n_vocab);
+    }
+    if (hp->final_softcap != 0) {
+        k->softcap(row, hp->final_softcap, hp->n_vocab);
+    }
+    op->broken[i] = is_nan_in(row, hp->n_vocab);
+}
+
 bool step_finish(struct step *st, const float *x, const struct head *head, float *logits,
                  slm_error *err)
 {
-    const struct hparams *hp = st->hp;
-    const size_t n_embd = (size_t)hp->n_embd, n_vocab = (size_t)hp->n_vocab;
+    const struct step_in *in = st->in;
+    const size_t n_embd = (size_t)st->hp->n_embd, n_vocab = (size_t)st->hp->n_vocab;
     float *u = st->work->rows + st->work->rows_used;  /* n_want_max rows are left for this */
+    struct logits_op op = { st, logits, in->broken ? in->broken : st->work->broken };
     int n_want = 0;
 
-    if (st->in->hidden) {
-        op_norm(st, st->in->hidden, x, head->norm);
+    if (in->hidden) {
+        op_norm(st, in->hidden, x, head->norm);
     }
     for (int t = 0; t < st->n_tok; t++) {
-        if (st->in->want[t]) {
+        if (in->want[t]) {
             assert(n_want < st->work->n_want_max);
             norm_row(st, u + (size_t)n_want++ * n_embd, x + (size_t)t * n_embd,
                      head->norm);
@@ -343,15 +368,9 @@ bool step_finish(struct step *st, const float *x, const struct head *head, float
     }
     const struct product p = { head->output, head->bias, logits, n_vocab };
     matmul(st, &p, 1, u, n_embd, n_want);
-    for (int i = 0; i < n_want; i++) {
-        float *row = logits + (size_t)i * n_vocab;
-        if (hp->logit_scale != 1) {
-            st->k->scale(row, 1.0f / hp->logit_scale, hp->n_vocab);
-        }
-        if (hp->final_softcap != 0) {
-            st->k->softcap(row, hp->final_softcap, hp->n_vocab);
-        }
-        if (is_nan_in(row, hp->n_vocab)) {
+    pool_run(st->pool, logits_row, &op, n_want);
+    for (int i = 0; i < n_want && !in->broken; i++) {
+        if (op.broken[i]) {
             return slm_fail(err, SLM_E_NUMERIC, "the model computed a logit that is not a number; "
                             "the file's weights are damaged or of a wrong type");
         }

@@ -70,6 +70,8 @@ struct step_in {
     const bool *want;      /* [n_tok]: logits wanted after this token */
     float *hidden;         /* [n_tok][n_embd], gets the normed rows that logits are made from; or
                             * NULL */
+    bool *broken;          /* [n_want]: gets whether a logit after the token is NaN, which then does
+                            * not fail the step; or NULL */
 };
 
 /* Scratch memory for steps of at most n_tok_max tokens with n_want_max logit rows
@@ -83,7 +85,7 @@ size_t work_bytes(const struct model *m, int n_tok_max, int n_want_max, int cont
 
 /* Computes the step: extends keys and values of each sequence and writes the
  * logits of the wanted tokens, in order, to logits [n_want][n_vocab].  Fails when a
- * token is out of range or a logit is NaN (SLM_E_NUMERIC). */
+ * token is out of range or, without in->broken, a logit is NaN (SLM_E_NUMERIC). */
 bool model_step(struct model *m, struct work *w, const struct step_in *in, float *logits,
                 slm_error *err);
 

@@ -26,6 +26,7 @@ struct work {
     void *act[ACT_KINDS];    /* quantised input of the products at hand */
 
     int *pos, *seq;          /* [n_tok_max] */
+    bool *broken;            /* [n_want_max] */
     float *rope[ROPE_KINDS]; /* [n_tok_max][n_rot] */
     struct attn_tile *tiles; /* [n_tok_max] */
 

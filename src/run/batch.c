@@ -1,0 +1,726 @@
+/* batch.c - admitting requests, planning steps and telling what came out.
+ *
+ * A request is a list of tokens of which the first n_done are computed.  What is missing is
+ * computed in pieces: one token for an answer that goes on, more for a prompt.  When nothing is
+ * missing the next token is drawn from the logits after the last one.  So a step does not need to
+ * know whether it computes a prompt, an answer, or both again.
+ *
+ * Requests end in one place, sweep(), between steps: whatever ends one only marks it, since the
+ * functions that requests are told by may submit and cancel others. */
+#include "run/batch.h"
+
+#include <assert.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "base/time.h"
+#include "run/kv.h"
+#include "run/logprob.h"
+
+/* Prompt tokens per step while answers go on, unless told otherwise: enough rows that a product
+ * is bound by arithmetic, few enough that the answers do not stand still. */
+enum { CHUNK_BUSY = 64 };
+
+/* And while none goes on; less where the scratch memory would be more than so much. */
+enum { CHUNK_MAX = 512, CHUNK_MIN = 64 };
+static const size_t WORK_BYTES_MAX = (size_t)48 << 20;
+
+/* What a running request computes with. */
+struct seat {
+    struct kv_seq *kv;
+    float **states;          /* [n_state] of recurrent layers, into `block` */
+    void *block;
+    bool taken;
+};
+
+struct request {
+    uint64_t id;
+    struct batch_request given;
+    struct slm_bias *bias;   /* what given.sampling.logit_bias points to */
+    int32_t *tok;            /* [tok_max]: the prompt, then the answer */
+    int n_prompt, n_tok, tok_max;
+    int n_done;              /* tokens computed */
+    int n_cached;            /* of them found in the cache when it was admitted */
+    struct seat *seat;       /* while running */
+    struct sampler *sampler; /* from the first admission on */
+    double submitted_s, queued_s, first_s;
+    slm_finish finish;       /* once it is to end */
+    slm_error error;         /* why, with SLM_FINISH_ERROR */
+    int32_t end_id;          /* the token that ended the answer, or -1 */
+    slm_logprob end_logprob;
+};
+
+/* Consecutive tokens of a request in the step at hand. */
+struct piece {
+    struct request *r;
+    int n_tok;
+    bool draws;              /* its last token is the request's last one */
+};
+
+/* A token drawn from the logits after a piece. */
+struct draw {
+    struct request *r;
+    const float *logits;
+    bool broken;             /* a logit is NaN */
+    bool ok;
+    slm_error error;
+    int32_t id;
+    slm_logprob chosen;
+    slm_logprob top[BATCH_TOP_MAX];
+    int n_top;
+};
+
+struct batch {
+    struct model *model;
+    struct batch_params p;
+    int n_vocab;
+    int chunk_max;           /* prompt tokens per step */
+    int request_max;         /* parallel + queue */
+    uint64_t last_id;
+    unsigned turn;           /* which prompt comes first in the next step */
+
+    struct kv_pool *pool;
+    struct seat *seats;      /* [parallel] */
+    struct request **waiting;/* [request_max], the next one first */
+    struct request **running;/* [parallel], the oldest first */
+    int n_waiting, n_running;
+    bool telling;            /* an event is being told */
+
+    /* The step at hand. */
+    struct work *work;
+    int n_rows, n_pieces, n_draws;
+    int32_t *tok;            /* [rows_max] */
+    bool *want;              /* [rows_max] */
+    struct piece *pieces;    /* [parallel] */
+    struct step_seq *seqs;   /* [parallel] */
+    struct draw *draws;      /* [parallel] */
+    bool *broken;            /* [parallel] */
+    float *logits;           /* [parallel][n_vocab] */
+
+    slm_batch_stats stats;
+};
+
+static int min_int(int a, int b)
+{
+    return a < b ? a : b;
+}
+
+/* ---- making one ---------------------------------------------------------------------- */
+
+static int rows_max(const struct batch_params *p, int chunk_max)
+{
+    return chunk_max + p->parallel;
+}
+
+static int choose_chunk_max(const struct model *m, const struct batch_params *p)
+{
+    int chunk = p->chunk > 0 ? p->chunk : CHUNK_MAX;
+
+    while (p->chunk <= 0 && chunk > CHUNK_MIN &&
+           work_bytes(m, rows_max(p, chunk), p->parallel, p->context) > WORK_BYTES_MAX) {
+        chunk /= 2;
+    }
+    return chunk;
+}
+
+static size_t states_bytes(const struct model *m)
+{
+    return (size_t)model_shape(m)->n_state * model_state_bytes(m);
+}
+
+/* Keys and values of all running requests. */
+static struct kv_params pool_params(const struct model *m, const struct batch_params *p)
+{
+    struct kv_count groups = kv_seq_groups(m, p->context, choose_chunk_max(m, p), 0);
+
+    for (int c = 0; c < KV_CLASSES; c++) {
+        groups.n[c] *= p->parallel;
+    }
+    return kv_params_for(m, p->kv, false, groups);
+}
+
+struct batch_cost batch_cost(const struct model *m, const struct batch_params *p)
+{
+    const size_t parallel = (size_t)p->parallel;
+    struct batch_cost cost = { SIZE_MAX, SIZE_MAX };
+    size_t kv = pool_params(m, p).bytes_max, states, logits;
+    size_t work = work_bytes(m, rows_max(p, choose_chunk_max(m, p)), p->parallel, p->context);
+
+    if (size_mul(states_bytes(m), parallel, &states) && size_add(kv, states, &kv)) {
+        cost.kv_bytes = kv;
+    }
+    if (size_mul(parallel, (size_t)model_shape(m)->n_vocab * sizeof(float), &logits) &&
+        size_add(work, logits, &work)) {
+        cost.work_bytes = work;
+    }
+    return cost;
+}
+
+static bool seat_init(struct seat *s, const struct batch *b, slm_error *err)
+{
+    const size_t n_state = (size_t)model_shape(b->model)->n_state;
+
+    s->kv = kv_seq_new(b->pool, b->p.context, err);
+    if (!s->kv) {
+        return false;
+    }
+    if (n_state > 0) {
+        s->states = mem_alloc(n_state, sizeof *s->states);
+        s->block = mem_pages(states_bytes(b->model));
+        if (!s->states || !s->block) {
+            return slm_fail_nomem(err, "the states of recurrent layers");
+        }
+        for (size_t i = 0; i < n_state; i++) {
+            s->states[i] = (float *)(void *)((char *)s->block + i * model_state_bytes(b->model));
+        }
+    }
+    return true;
+}
+
+static void seat_deinit(struct seat *s, const struct batch *b)
+{
+    kv_seq_free(s->kv);
+    mem_free(s->states);
+    if (s->block) {
+        mem_pages_free(s->block, states_bytes(b->model));
+    }
+}
+
+struct batch *batch_new(struct model *m, const struct batch_params *p, slm_error *err)
+{
+    assert(p->context >= 1 && p->parallel >= 1 && p->queue >= 0 && p->chunk >= 0);
+    struct batch *b = mem_zalloc(1, sizeof *b);
+    const size_t parallel = (size_t)p->parallel;
+    size_t n_logits;
+
+    if (!b) {
+        slm_fail_nomem(err, "a batch");
+        return NULL;
+    }
+    b->model = m;
+    b->p = *p;
+    b->n_vocab = model_shape(m)->n_vocab;
+    b->chunk_max = choose_chunk_max(m, p);
+    b->p.chunk = p->chunk > 0 ? p->chunk : min_int(CHUNK_BUSY, b->chunk_max);
+    b->request_max = p->parallel + p->queue;
+
+    const size_t rows = (size_t)rows_max(p, b->chunk_max);
+    b->seats = mem_zalloc(parallel, sizeof *b->seats);
+    b->waiting = mem_alloc((size_t)b->request_max, sizeof *b->waiting);
+    b->running = mem_alloc(parallel, sizeof *b->running);
+    b->tok = mem_alloc(rows, sizeof *b->tok);
+    b->want = mem_alloc(rows, sizeof *b->want);
+    b->pieces = mem_alloc(parallel, sizeof *b->pieces);
+    b->seqs = mem_alloc(parallel, sizeof *b->seqs);
+    b->draws = mem_alloc(parallel, sizeof *b->draws);
+    b->broken = mem_alloc(parallel, sizeof *b->broken);
+    b->logits = size_mul(parallel, (size_t)b->n_vocab, &n_logits)
+                ? mem_alloc(n_logits, sizeof *b->logits) : NULL;
+    if (!b->seats || !b->waiting || !b->running || !b->tok || !b->want || !b->pieces || !b->seqs ||
+        !b->draws || !b->broken || !b->logits) {
+        slm_fail_nomem(err, "a batch");
+        goto fail;
+    }
+    const struct kv_params kv = pool_params(m, p);
+    b->pool = kv_pool_new(m, &kv, err);
+    if (!b->pool) {
+        goto fail;
+    }
+    for (size_t i = 0; i < parallel; i++) {
+        if (!seat_init(&b->seats[i], b, err)) {
+            goto fail;
+        }
+    }
+    b->work = work_new(m, (int)rows, p->parallel, p->context, err);
+    if (!b->work) {
+        goto fail;
+    }
+    return b;
+
+fail:
+    batch_free(b);
+    return NULL;
+}
+
+static void request_free(struct request *r)
+{
+    if (r) {
+        sampler_free(r->sampler);
+        mem_free(r->bias);
+        mem_free(r->tok);
+        mem_free(r);
+    }
+}
+
+void batch_free(struct batch *b)
+{
+    if (!b) {
+        return;
+    }
+    for (int i = 0; i < b->n_running; i++) {
+        request_free(b->running[i]);
+    }
+    for (int i = 0; i < b->n_waiting; i++) {
+        request_free(b->waiting[i]);
+    }
+    for (int i = 0; b->seats && i < b->p.parallel; i++) {
+        seat_deinit(&b->seats[i], b);
+    }
+    kv_pool_free(b->pool);
+    work_free(b->work);
+    mem_free(b->seats);
+    mem_free(b->waiting);
+    mem_free(b->running);
+    mem_free(b->tok);
+    mem_free(b->want);
+    mem_free(b->pieces);
+    mem_free(b->seqs);
+    mem_free(b->draws);
+    mem_free(b->broken);
+    mem_free(b->logits);
+    mem_free(b);
+}
+
+/* ---- submitting ----------------------------------------------------------------------- */
+
+static bool check_request(const struct batch *b, const struct batch_request *q, slm_error *err)
+{
+    if (q->n_ids == 0) {
+        return slm_fail(err, SLM_E_ARG, "ids: the prompt needs at least one token");
+    }
+    if (q->max_tokens < 0) {
+        return slm_fail(err, SLM_E_ARG, "max_tokens must not be negative, it is %d", q->max_tokens);
+    }
+    if (q->n_top < -1 || q->n_top > BATCH_TOP_MAX) {
+        return slm_fail(err, SLM_E_ARG, "n_top must be from -1 to %d, not %d", BATCH_TOP_MAX,
+                        q->n_top);
+    }
+    if (q->n_ids >= (size_t)b->p.context) {
+        return slm_fail(err, SLM_E_CONTEXT,
+                        "the prompt has %zu tokens, but the context of %d leaves room for %d and "
+                        "one of the answer", q->n_ids, b->p.context, b->p.context - 1);
+    }
+    for (size_t i = 0; i < q->n_ids; i++) {
+        if (q->ids[i] < 0 || q->ids[i] >= b->n_vocab) {
+            return slm_fail(err, SLM_E_ARG, "token %zu has id %d, ids go from 0 to %d", i,
+                            (int)q->ids[i], b->n_vocab - 1);
+        }
+    }
+    if (q->ignore_end && q->guide.allow) {
+        return slm_fail(err, SLM_E_ARG, "ignore_end and guide exclude each other: what follows a "
+                        "guided answer is its end");
+    }
+    if (!sample_params_check(&q->sampling, b->n_vocab, err)) {
+        return false;
+    }
+    if (b->n_running + b->n_waiting >= b->request_max) {
+        return slm_fail(err, SLM_E_BUSY, "%d requests run and %d wait already; try again later",
+                        b->n_running, b->n_waiting);
+    }
+    return true;
+}
+
+static struct request *request_new(const struct batch *b, const struct batch_request *q,
+                                   slm_error *err)
+{
+    const int n_prompt = (int)q->n_ids, room = b->p.context - n_prompt;
+    struct request *r = mem_zalloc(1, sizeof *r);
+
+    if (!r) {
+        slm_fail_nomem(err, "a request");
+        return NULL;
+    }
+    r->given = *q;
+    r->given.ids = NULL;
+    r->n_prompt = r->n_tok = n_prompt;
+    r->tok_max = n_prompt + (q->max_tokens > 0 ? min_int(q->max_tokens, room) : room);
+    r->end_id = -1;
+    r->tok = mem_alloc((size_t)r->tok_max, sizeof *r->tok);
+    r->bias = mem_alloc(q->sampling.n_logit_bias, sizeof *r->bias);
+    if (!r->tok || !r->bias) {
+        request_free(r);
+        slm_fail_nomem(err, "a request");
+        return NULL;
+    }
+    memcpy(r->tok, q->ids, q->n_ids * sizeof *r->tok);
+    if (q->sampling.n_logit_bias > 0) {
+        memcpy(r->bias, q->sampling.logit_bias, q->sampling.n_logit_bias * sizeof *r->bias);
+    }
+    r->given.sampling.logit_bias = r->bias;
+    return r;
+}
+
+bool batch_submit(struct batch *b, const struct batch_request *request, uint64_t *id,
+                  slm_error *err)
+{
+    struct request *r = check_request(b, request, err) ? request_new(b, request, err) : NULL;
+
+    if (!r) {
+        return false;
+    }
+    r->id = ++b->last_id;
+    r->submitted_s = time_now();
+    b->waiting[b->n_waiting++] = r;
+    b->stats.requests++;
+    if (id) {
+        *id = r->id;
+    }
+    return true;
+}
+
+/* ---- ending --------------------------------------------------------------------------- */
+
+static void leave_seat(struct request *r)
+{
+    if (r->seat) {
+        kv_seq_drop(r->seat->kv, 0);
+        r->seat->taken = false;
+        r->seat = NULL;
+    }
+}
+
+/* The first end that is found counts. */
+static void end_request(struct request *r, slm_finish finish, const slm_error *error)
+{
+    if (r->finish == SLM_FINISH_NONE) {
+        r->finish = finish;
+        if (error) {
+            r->error = *error;
+        }
+    }
+}
+
+/* What all events of a request say. */
+static slm_event event_of(const struct request *r)
+{
+    return (slm_event){
+        .request = r->id, .id = -1, .n_prompt = (size_t)r->n_prompt,
+        .n_cached = (size_t)r->n_cached, .n_out = (size_t)(r->n_tok - r->n_prompt),
+        .queued_s = r->queued_s, .first_s = r->first_s,
+    };
+}
+
+static bool tell(struct batch *b, const struct request *r, const slm_event *event)
+{
+    b->telling = true;
+    const bool go_on = r->given.on_event(r->given.arg, event);
+    b->telling = false;
+    return go_on;
+}
+
+static void tell_end(struct batch *b, const struct request *r)
+{
+    slm_event event = event_of(r);
+
+    event.finish = r->finish;
+    event.id = r->end_id;
+    event.chosen = r->end_logprob;
+    event.error = r->finish == SLM_FINISH_ERROR ? &r->error : NULL;
+    b->stats.finished += r->finish != SLM_FINISH_CANCELLED && r->finish != SLM_FINISH_ERROR;
+    b->stats.cancelled += r->finish == SLM_FINISH_CANCELLED;
+    b->stats.failed += r->finish == SLM_FINISH_ERROR;
+    tell(b, r, &event);
+}
+
+static struct request *take_out(struct request **list, int *n, int i)
+{
+    struct request *r = list[i];
+
+    (*n)--;
+    memmove(&list[i], &list[i + 1], (size_t)(*n - i) * sizeof *list);
+    return r;
+}
+
+/* Takes a request that is to end out of a list; NULL where there is none. */
+static struct request *take_ended(struct request **list, int *n)
+{
+    for (int i = 0; i < *n; i++) {
+        if (list[i]->finish != SLM_FINISH_NONE) {
+            return take_out(list, n, i);
+        }
+    }
+    return NULL;
+}
+
+/* Ends what is to end.  A request is gone from the lists before it is told, so that its place is
+ * free for one that the event submits. */
+static void sweep(struct batch *b)
+{
+    struct request *r;
+
+    while ((r = take_ended(b->running, &b->n_running)) ||
+           (r = take_ended(b->waiting, &b->n_waiting))) {
+        leave_seat(r);
+        tell_end(b, r);
+        request_free(r);
+    }
+}
+
+static struct request *find(const struct batch *b, uint64_t id)
+{
+    for (int i = 0; i < b->n_running; i++) {
+        if (b->running[i]->id == id) {
+            return b->running[i];
+        }
+    }
+    for (int i = 0; i < b->n_waiting; i++) {
+        if (b->waiting[i]->id == id) {
+            return b->waiting[i];
+        }
+    }
+    return NULL;
+}
+
+void batch_cancel(struct batch *b, uint64_t id)
+{
+    struct request *r = find(b, id);
+
+    if (r) {
+        end_request(r, SLM_FINISH_CANCELLED, NULL);
+    }
+    if (!b->telling) {
+        sweep(b);
+    }
+}
+
+/* ---- admitting ------------------------------------------------------------------------ */
+
+static struct seat *free_seat(const struct batch *b)
+{
+    for (int i = 0; i < b->p.parallel; i++) {
+        if (!b->seats[i].taken) {
+            return &b->seats[i];
+        }
+    }
+    return NULL;
+}
+
+/* False where the request can not run now; it may have been marked as failed instead. */
+static bool admit(struct batch *b, struct request *r)
+{
+    struct seat *seat = free_seat(b);
+
+    if (!seat) {
+        return false;
+    }
+    if (!r->sampler) {
+        slm_error err;
+        r->sampler = sampler_new(&r->given.sampling, b->n_vocab, b->p.kern, &err);
+        if (!r->sampler ||
+            (r->given.guide.allow && !sampler_constrain(r->sampler, &r->given.guide, &err))) {
+            end_request(r, SLM_FINISH_ERROR, &err);
+            return true;
+        }
+        r->queued_s = time_now() - r->submitted_s;
+    }
+    if (seat->block) {
+        memset(seat->block, 0, states_bytes(b->model));
+    }
+    seat->taken = true;
+    r->seat = seat;
+    r->n_done = 0;
+    return true;
+}
+
+/* First come, first served: where the next one does not fit, no later one is tried. */
+static void admit_waiting(struct batch *b)
+{
+    while (b->n_waiting > 0 && b->n_running < b->p.parallel && admit(b, b->waiting[0])) {
+        b->running[b->n_running++] = take_out(b->waiting, &b->n_waiting, 0);
+    }
+}
+
+/* ---- planning ------------------------------------------------------------------------- */
+
+/* Adds the next n tokens of a request to the step. */
+static void add_piece(struct batch *b, struct request *r, int n)
+{
+    const struct seat *seat = r->seat;
+    const bool draws = r->n_done + n == r->n_tok;
+    slm_error err;
+
+    if (!kv_seq_ensure(seat->kv, r->n_done, r->n_done + n, &err)) {
+        end_request(r, SLM_FINISH_ERROR, &err);
+        return;
+    }
+    b->pieces[b->n_pieces] = (struct piece){ r, n, draws };
+    b->seqs[b->n_pieces] = (struct step_seq){
+        .n_tok = n, .pos0 = r->n_done, .pages = kv_seq_table(seat->kv),
+        .page_stride = kv_seq_stride(seat->kv), .states = seat->states,
+    };
+    b->n_pieces++;
+    memcpy(b->tok + b->n_rows, r->tok + r->n_done, (size_t)n * sizeof *b->tok);
+    memset(b->want + b->n_rows, 0, (size_t)n * sizeof *b->want);
+    b->n_rows += n;
+    b->want[b->n_rows - 1] = draws;
+    if (draws) {
+        b->draws[b->n_draws] = (struct draw){
+            .r = r, .logits = b->logits + (size_t)b->n_draws * (size_t)b->n_vocab,
+        };
+        b->n_draws++;
+    }
+}
+
+static bool writes(const struct request *r)
+{
+    return r->n_tok - r->n_done == 1;
+}
+
+/* A token of every answer, and pieces of the prompts.  Prompts share what a step takes of them;
+ * what a short one leaves is for those behind it, and each is first in turn. */
+static void plan(struct batch *b)
+{
+    int n_prompts = 0;
+
+    b->n_rows = b->n_pieces = b->n_draws = 0;
+    for (int i = 0; i < b->n_running; i++) {
+        if (writes(b->running[i])) {
+            add_piece(b, b->running[i], 1);
+        } else {
+            n_prompts++;
+        }
+    }
+    int budget = b->n_pieces > 0 ? b->p.chunk : b->chunk_max;
+    const unsigned first = b->turn++;
+    for (int i = 0; i < b->n_running && budget > 0; i++) {
+        struct request *r = b->running[(first + (unsigned)i) % (unsigned)b->n_running];
+        if (!writes(r)) {
+            const int share = (budget + n_prompts - 1) / n_prompts;
+            const int n = min_int(share, r->n_tok - r->n_done);
+            add_piece(b, r, n);
+            budget -= n;
+            n_prompts--;
+        }
+    }
+}
+
+/* ---- computing ------------------------------------------------------------------------ */
+
+static bool compute(struct batch *b, slm_error *err)
+{
+    const struct step_in in = {
+        .n_tok = b->n_rows, .tok = b->tok, .n_seq = b->n_pieces, .seq = b->seqs, .kv = b->p.kv,
+        .want = b->want, .broken = b->broken,
+    };
+
+    if (b->p.step_lock) {
+        pthread_mutex_lock(b->p.step_lock);
+    }
+    const bool ok = model_step(b->model, b->work, &in, b->logits, err);
+    if (b->p.step_lock) {
+        pthread_mutex_unlock(b->p.step_lock);
+    }
+    return ok;
+}
+
+/* Draws one request's token; draws share nothing. */
+static void draw_task(void *arg, int task, int worker)
+{
+    const struct batch *b = arg;
+    struct draw *d = &b->draws[task];
+    const struct request *r = d->r;
+
+    (void)worker;
+    if (b->broken[task]) {
+        slm_fail(&d->error, SLM_E_NUMERIC, "the model computed a logit that is not a number; "
+                 "the file's weights are damaged or of a wrong type");
+        return;
+    }
+    d->ok = sampler_draw(r->sampler, d->logits, r->tok, (size_t)r->n_tok, &d->id, &d->error);
+    if (d->ok && r->given.n_top >= 0) {
+        const struct logprob_base base = logprob_base(b->p.kern, d->logits, b->n_vocab);
+        d->chosen = (slm_logprob){ d->id, logprob_of(base, d->logits[d->id]) };
+        d->n_top = logprob_top(b->p.kern, base, d->logits, b->n_vocab, d->top, r->given.n_top);
+    }
+}
+
+/* Appends the token of a draw, or ends its request. */
+static void take_draw(struct batch *b, const struct draw *d)
+{
+    struct request *r = d->r;
+
+    if (r->finish != SLM_FINISH_NONE) {
+        return;  /* cancelled by the event of another one */
+    }
+    if (!d->ok) {
+        end_request(r, SLM_FINISH_ERROR, &d->error);
+        return;
+    }
+    if (!r->given.ignore_end && b->p.is_end(b->p.is_end_arg, d->id)) {
+        r->end_id = d->id;
+        r->end_logprob = d->chosen;
+        end_request(r, SLM_FINISH_END, NULL);
+        return;
+    }
+    r->tok[r->n_tok++] = d->id;
+    if (r->n_tok == r->n_prompt + 1) {
+        r->first_s = time_now() - r->submitted_s;
+    }
+    b->stats.answer_tokens++;
+
+    slm_event event = event_of(r);
+    event.id = d->id;
+    event.chosen = d->chosen;
+    event.top = d->n_top > 0 ? d->top : NULL;
+    event.n_top = d->n_top;
+    if (!tell(b, r, &event)) {
+        end_request(r, SLM_FINISH_STOPPED, NULL);
+    } else if (r->n_tok == r->tok_max) {
+        end_request(r, SLM_FINISH_LENGTH, NULL);
+    }
+}
+
+static void count_piece(struct batch *b, const struct piece *p)
+{
+    const int prompt = p->r->n_prompt - p->r->n_done;
+
+    b->stats.prompt_tokens += (uint64_t)(prompt < 0 ? 0 : min_int(prompt, p->n_tok));
+    p->r->n_done += p->n_tok;
+    kv_seq_slide(p->r->seat->kv, p->r->n_done, NULL, 0);
+}
+
+/* Computes what was planned and tells the tokens.  A fault of the whole step ends the requests
+ * that were part of it. */
+static void run_plan(struct batch *b)
+{
+    slm_error err = { SLM_E_OK, -1, "" };
+    const bool ok = compute(b, &err);
+
+    b->stats.steps++;
+    b->stats.rows += (uint64_t)b->n_rows;
+    for (int i = 0; i < b->n_pieces; i++) {
+        if (ok) {
+            count_piece(b, &b->pieces[i]);
+        } else {
+            end_request(b->pieces[i].r, SLM_FINISH_ERROR, &err);
+        }
+    }
+    if (ok) {
+        pool_run(b->p.pool, draw_task, b, b->n_draws);
+        for (int i = 0; i < b->n_draws; i++) {
+            take_draw(b, &b->draws[i]);
+        }
+    }
+}
+
+bool batch_step(struct batch *b, bool *more, slm_error *err)
+{
+    if (b->telling) {
+        return slm_fail(err, SLM_E_ARG, "a step cannot be made by an event of the batch");
+    }
+    admit_waiting(b);
+    plan(b);
+    if (b->n_rows > 0) {
+        run_plan(b);
+    }
+    sweep(b);
+    *more = b->n_running + b->n_waiting > 0;
+    return true;
+}
+
+void batch_stats(const struct batch *b, slm_batch_stats *out)
+{
+    *out = b->stats;
+    out->running = b->n_running;
+    out->waiting = b->n_waiting;
+}
