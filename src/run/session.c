@@ -218,6 +218,11 @@ int session_context(const struct session *s)
     return s->context;
 }
 
+int session_n_vocab(const struct session *s)
+{
+    return model_shape(s->model)->n_vocab;
+}
+
 const int32_t *session_tokens(const struct session *s)
 {
     return s->tok;
@@ -494,4 +499,17 @@ void session_keep(struct session *s, int n_keep)
            logit_floats(s->model, 1) * sizeof *s->logits);
     s->has_logits = true;
     keep_checkpoint(s, 1, s->logits);
+}
+
+void session_show_next(struct session *s, int32_t id)
+{
+    assert(s->len < s->context && s->n_trial == 0);
+    s->tok[s->len] = id;
+}
+
+void session_mark(struct session *s)
+{
+    if (s->recur && s->has_logits && s->len > 0) {
+        recur_save(s->recur, s->len, s->logits);
+    }
 }

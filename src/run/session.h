@@ -33,6 +33,7 @@ void session_free(struct session *s);
 
 int session_len(const struct session *s);
 int session_context(const struct session *s);
+int session_n_vocab(const struct session *s);
 const int32_t *session_tokens(const struct session *s);  /* [session_len] */
 
 /* Appends n tokens, computing in chunks.  Where a step fails or progress cancels,
@@ -65,9 +66,16 @@ const float *session_try(struct session *s, const int32_t *ids, int n, slm_error
 /* Appends the first n_keep >= 1 tokens of a try, just as if they had been fed. */
 void session_keep(struct session *s, int n_keep);
 
+/* Shows a token behind the others, in session_tokens only; there must be room. */
+void session_show_next(struct session *s, int32_t id);
+
+/* Makes going back to where the session stands cheap.  It must have logits. */
+void session_mark(struct session *s);
+
 /* Told what is appended in every way: n tokens from position pos0 on, and where the parameters ask
- * for it `rows` [n][n_embd], the hidden row before each of them, zeros where that is not known.
- * pos0 is less than where the last call ended when tokens were dropped in between. */
+ * for it `rows` [n + 1][n_embd], the hidden row before each of them and that of the last one; zeros
+ * where it is not known.  pos0 is less than where the last call ended when tokens were dropped in
+ * between. */
 typedef void session_follow_fn(void *arg, const int32_t *ids, int n, int pos0, const float *rows);
 void session_follow(struct session *s, session_follow_fn *fn, void *arg);
 
