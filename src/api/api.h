@@ -13,6 +13,7 @@
 #include "model/model.h"
 #include "run/sample.h"
 #include "run/session.h"
+#include "run/spec.h"
 #include "text/chat.h"
 #include "text/vocab.h"
 
@@ -37,6 +38,7 @@ struct slm_model {
 struct slm_session {
     slm_model *model;
     struct session *session;
+    struct spec *spec;
 };
 
 struct slm_sampler {
@@ -50,6 +52,10 @@ struct slm_stream {
 
 /* False and SLM_E_ARG with "CALL: what" unless ok. */
 bool api_arg(bool ok, const char *call, const char *what, slm_error *err);
+
+/* Checks drafts for the model (NULL: none) and turns them into what a session takes. */
+bool api_drafting(const slm_model *model, const slm_drafting *d, const char *call,
+                  struct spec_params *out, slm_error *err);
 
 /* The engine's form of the settings; the biases are borrowed. */
 struct sample_params api_sample_params(const slm_sampling *s);

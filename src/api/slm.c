@@ -271,15 +271,26 @@ bool slm_model_forecast(const slm_model *model, int context, slm_kv_type kv, slm
 
 /* ---- session ----------------------------------------------------------------------- */
 
+/* What a session needs, its drafts as work. */
+static struct session_cost cost_of(const struct model *m, const struct session_params *p,
+                                   const struct spec_params *draft)
+{
+    struct session_cost cost = session_cost(m, p);
+
+    cost.work_bytes = add_sat(cost.work_bytes, spec_bytes(draft, p));
+    return cost;
+}
+
 /* The longest context that fits `free_bytes`, a multiple of KV_PAGE; 0 for none. */
-static int context_that_fits(const struct model *m, struct session_params p, uint64_t free_bytes)
+static int context_that_fits(const struct model *m, struct session_params p,
+                             const struct spec_params *draft, uint64_t free_bytes)
 {
     int lo = 0, hi = p.context / KV_PAGE;
 
     while (lo < hi) {
         const int mid = lo + (hi - lo + 1) / 2;
         p.context = mid * KV_PAGE;
-        const struct session_cost cost = session_cost(m, &p);
+        const struct session_cost cost = cost_of(m, &p, draft);
         if (add_sat(cost.kv_bytes, cost.work_bytes) <= free_bytes) {
             lo = mid;
         } else {
@@ -292,10 +303,11 @@ static int context_that_fits(const struct model *m, struct session_params p, uin
 /* Refuses a session whose own memory is more than what is free, before anything is
  * allocated: the kernel would promise the memory and end the process later.  Weights do
  * not count, the kernel can read them from the file again. */
-static bool check_memory(const struct model *m, const struct session_params *p, slm_error *err)
+static bool check_memory(const struct model *m, const struct session_params *p,
+                         const struct spec_params *draft, slm_error *err)
 {
     const uint64_t free_bytes = cpu_ram_free_bytes();
-    const struct session_cost cost = session_cost(m, p);
+    const struct session_cost cost = cost_of(m, p, draft);
     const double gib = 1.0 / (1 << 30);
 
     if (add_sat(cost.kv_bytes, cost.work_bytes) <= free_bytes) {
@@ -305,15 +317,21 @@ static bool check_memory(const struct model *m, const struct session_params *p, 
                     "a context of %d tokens needs %.1f GiB for keys and values and %.1f GiB to "
                     "work, but %.1f GiB are free: use at most %d tokens",
                     p->context, (double)cost.kv_bytes * gib, (double)cost.work_bytes * gib,
-                    (double)free_bytes * gib, context_that_fits(m, *p, free_bytes));
+                    (double)free_bytes * gib, context_that_fits(m, *p, draft, free_bytes));
 }
 
 slm_session *slm_session_new(slm_model *model, const slm_session_params *params, slm_error *err)
 {
+    const char *call = "slm_session_new";
     struct session_params p;
+    struct spec_params draft;
 
-    if (!session_arguments(model, params, "slm_session_new", &p, err) ||
-        !check_memory(model->model, &p, err)) {
+    if (!session_arguments(model, params, call, &p, err) ||
+        !api_drafting(model, params ? &params->draft : NULL, call, &draft, err)) {
+        return NULL;
+    }
+    spec_session_params(&draft, &p);
+    if (!check_memory(model->model, &p, &draft, err)) {
         return NULL;
     }
     slm_session *s = mem_zalloc(1, sizeof *s);
@@ -324,9 +342,10 @@ slm_session *slm_session_new(slm_model *model, const slm_session_params *params,
     const uint64_t fp = fpenv_enter();
     s->model = model;
     s->session = session_new(model->model, &p, err);
+    s->spec = s->session ? spec_new(s->session, &draft, &p, err) : NULL;
     fpenv_leave(fp);
-    if (!s->session) {
-        mem_free(s);
+    if (!s->spec) {
+        slm_session_free(s);
         return NULL;
     }
     return s;
@@ -337,6 +356,7 @@ void slm_session_free(slm_session *session)
     if (!session) {
         return;
     }
+    spec_free(session->spec);
     session_free(session->session);
     mem_free(session);
 }

@@ -124,7 +124,7 @@ static int make_drafts(struct spec *sp, const struct spec_chooser *c, int32_t *r
     }
     assert(n >= 0 && n <= want);
     for (int i = 1; i <= n; i++) {
-        if (row[i] < 0 || row[i] >= sp->n_vocab || c->is_end(c->arg, row[i])) {
+        if (row[i] < 0 || row[i] >= sp->n_vocab || c->is_end(c->is_end_arg, row[i])) {
             return i - 1;
         }
     }
@@ -179,7 +179,7 @@ bool spec_decode(struct spec *sp, const struct spec_chooser *c, int32_t *ids, si
     if (!c->draw(c->arg, session_logits(s), session_tokens(s), (size_t)len, row, err)) {
         return false;
     }
-    if (c->is_end(c->arg, row[0])) {
+    if (c->is_end(c->is_end_arg, row[0])) {
         ids[0] = row[0];
         *n = 1;
         sp->stats.tokens++;

@@ -42,8 +42,9 @@ struct spec_chooser {
     /* The token behind hist [n_hist], from the logits there. */
     bool (*draw)(void *arg, const float *logits, const int32_t *hist, size_t n_hist, int32_t *id,
                  slm_error *err);
-    bool (*is_end)(void *arg, int32_t id);
     void *arg;
+    bool (*is_end)(const void *arg, int32_t id);
+    const void *is_end_arg;
 };
 
 /* Draws the next token and as many more as drafts find, 1..cap, and appends them to the session,
