@@ -7,40 +7,38 @@
 enum { DRAFTS_DEFAULT = 3 };
 
 /* Tokens must mean the same to both models, or nothing that one guesses helps the other. */
-static bool same_vocabulary(const slm_model *model, const slm_model *drafter, const char *call,
-                            slm_error *err)
+static bool same_vocabulary(const slm_model *model, const slm_model *drafter, slm_error *err)
 {
     const struct vocab *a = model->vocab, *b = drafter->vocab;
 
     if (vocab_size(a) != vocab_size(b)) {
-        return slm_fail(err, SLM_E_ARG, "%s: the model that drafts has %d tokens and the model "
-                        "%d; both need the same vocabulary", call, vocab_size(b), vocab_size(a));
+        return slm_fail(err, SLM_E_ARG, "the model that drafts has %d tokens and the model %d; both "
+                        "need the same vocabulary", vocab_size(b), vocab_size(a));
     }
     for (int32_t id = 0; id < vocab_size(a); id++) {
         size_t n, m;
         const char *x = vocab_piece(a, id, true, &n), *y = vocab_piece(b, id, true, &m);
         if (n != m || memcmp(x, y, n) != 0 || vocab_is_end(a, id) != vocab_is_end(b, id)) {
-            return slm_fail(err, SLM_E_ARG, "%s: token %d is \"%.*s\" in the model and \"%.*s\" in "
-                            "the model that drafts; both need the same vocabulary", call, (int)id,
+            return slm_fail(err, SLM_E_ARG, "token %d is \"%.*s\" in the model and \"%.*s\" in the "
+                            "model that drafts; both need the same vocabulary", (int)id,
                             (int)(n < 40 ? n : 40), x, (int)(m < 40 ? m : 40), y);
         }
     }
     return true;
 }
 
-static bool check_block(const slm_model *model, const slm_model *drafter, const char *call,
-                        slm_error *err)
+static bool check_block(const slm_model *model, const slm_model *drafter, slm_error *err)
 {
     const struct model_shape *a = model_shape(model->model), *b = model_shape(drafter->model);
 
     if (!b->can_draft) {
-        return slm_fail(err, SLM_E_ARG, "%s: the model has no block that drafts tokens%s", call,
+        return slm_fail(err, SLM_E_ARG, "the %s has no block that drafts tokens%s",
+                        drafter == model ? "model" : "file for drafts",
                         drafter == model ? "; it may be in a file of its own" : "");
     }
     if (strcmp(a->arch, b->arch) != 0 || a->n_embd != b->n_embd) {
-        return slm_fail(err, SLM_E_ARG, "%s: the block that drafts is for %s with rows of %d, the "
-                        "model is %s with rows of %d", call, b->arch, b->n_embd, a->arch,
-                        a->n_embd);
+        return slm_fail(err, SLM_E_ARG, "the block that drafts is for %s with rows of %d, the model "
+                        "is %s with rows of %d", b->arch, b->n_embd, a->arch, a->n_embd);
     }
     return true;
 }
@@ -76,10 +74,10 @@ bool api_drafting(const slm_model *model, const slm_drafting *d, const char *cal
     }
     out->model = drafter->model;
     out->step_lock = &drafter->engine->step_lock;
-    if (d->kind == SLM_DRAFT_MTP && !check_block(model, drafter, call, err)) {
+    if (d->kind == SLM_DRAFT_MTP && !check_block(model, drafter, err)) {
         return false;
     }
-    return drafter == model || same_vocabulary(model, drafter, call, err);
+    return drafter == model || same_vocabulary(model, drafter, err);
 }
 
 static bool draw(void *arg, const float *logits, const int32_t *hist, size_t n_hist, int32_t *id,

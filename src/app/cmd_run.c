@@ -18,9 +18,13 @@
 #include "base/mem.h"
 #include "base/time.h"
 
+/* Drafts of a step at most, as slm_drafting has it. */
+enum { DRAFT_MAX = 16 };
+
 struct run_opts {
     const char *model, *prompt, *system, *template_path, *effort, *kv, *pack;
-    int max_tokens, threads, context, top_k, penalty_window;
+    const char *draft, *mtp_model;
+    int max_tokens, threads, context, top_k, penalty_window, draft_max, mtp_draft;
     float temperature, top_p, min_p, repeat, presence, frequency;
     uint64_t seed;
     bool raw, show_prompt, no_thinking, json, quiet;
@@ -59,6 +63,13 @@ static const struct opt opts[] = {
     { "kv-type", 0, OPT_CHOICE, AT(kv), "f16|f32", "precision of keys and values (f16)", 0, 0 },
     { "pack", 0, OPT_CHOICE, AT(pack), "auto|off|wait",
       "rearrange weights for speed in the background, never, or first (auto)", 0, 0 },
+    { "mtp-draft", 0, OPT_INT, AT(mtp_draft), "N",
+      "draft up to N tokens per step with the model's draft block; 0: off (0)", 0, DRAFT_MAX },
+    { "mtp-model", 0, OPT_STR, AT(mtp_model), "FILE", "the draft block is in this file", 0, 0 },
+    { "draft", 0, OPT_STR, AT(draft), "ngram|FILE",
+      "draft what followed the same tokens before, or with a smaller model", 0, 0 },
+    { "draft-max", 0, OPT_INT, AT(draft_max), "N", "tokens that --draft drafts per step (3)", 1,
+      DRAFT_MAX },
     { "raw", 0, OPT_FLAG, AT(raw), NULL,
       "no chat template: continue the prompt as it is, control tokens included", 0, 0 },
     { "template", 0, OPT_STR, AT(template_path), "FILE", "chat template to use, Jinja", 0, 0 },
@@ -83,6 +94,8 @@ struct run {
     struct run_opts o;
     slm_engine *engine;
     slm_model *model;
+    slm_model *drafter;       /* where drafts come from another file */
+    slm_drafting draft;
     slm_session *session;
     slm_sampler *sampler;
     slm_stream *stream;
@@ -167,6 +180,12 @@ static bool read_opts(struct run *r, int argc, char **argv, int *code)
     } else if (o->raw && (o->system || o->template_path || o->no_thinking || o->effort)) {
         *code = args_usage(&verb_run, "--raw uses no template, so --system, --template, "
                                       "--no-thinking and --reasoning-effort do not go with it");
+    } else if (o->mtp_draft > 0 && o->draft) {
+        *code = args_usage(&verb_run, "--mtp-draft and --draft do not go together");
+    } else if (o->mtp_model && o->mtp_draft == 0) {
+        *code = args_usage(&verb_run, "--mtp-model needs --mtp-draft N");
+    } else if (o->draft_max > 0 && !o->draft) {
+        *code = args_usage(&verb_run, "--draft-max needs --draft");
     } else if (has_empty(&o->stops)) {
         *code = args_usage(&verb_run, "--stop needs a text that is not empty");
     } else {
@@ -223,6 +242,24 @@ static bool name_template(const struct run *r, slm_error *err)
     return false;
 }
 
+/* The model that drafts, where it is a file of its own; and how drafts are made. */
+static bool open_drafter(struct run *r, slm_error *err)
+{
+    const struct run_opts *o = &r->o;
+    const slm_model_params params = { .pack = input_pack(o->pack) };
+    const bool ngram = o->draft && strcmp(o->draft, "ngram") == 0;
+    const char *path = o->draft && !ngram ? o->draft : o->mtp_model;
+
+    r->draft.kind = ngram ? SLM_DRAFT_NGRAM : o->draft ? SLM_DRAFT_MODEL
+                  : o->mtp_draft > 0 ? SLM_DRAFT_MTP : SLM_DRAFT_OFF;
+    r->draft.max = o->mtp_draft > 0 ? o->mtp_draft : o->draft_max;
+    if (path) {
+        r->drafter = slm_model_open(r->engine, path, &params, err);
+        r->draft.model = r->drafter;
+    }
+    return !path || r->drafter;
+}
+
 static bool open_model(struct run *r, slm_error *err)
 {
     const slm_engine_params engine = { .threads = r->o.threads };
@@ -236,7 +273,7 @@ static bool open_model(struct run *r, slm_error *err)
         return false;
     }
     r->model = slm_model_open(r->engine, r->o.model, &model, err);
-    return r->model || name_template(r, err);
+    return r->model ? open_drafter(r, err) : name_template(r, err);
 }
 
 /* ---- the prompt ------------------------------------------------------------------------ */
@@ -347,7 +384,8 @@ static slm_sampling sampling(const struct run *r)
 
 static bool make_session(struct run *r, slm_error *err)
 {
-    const slm_session_params params = { .context = r->context, .kv = input_kv(r->o.kv) };
+    const slm_session_params params = { .context = r->context, .kv = input_kv(r->o.kv),
+                                        .draft = r->draft };
     const slm_sampling s = sampling(r);
     slm_model_info info;
 
@@ -377,51 +415,85 @@ static bool emit(struct run *r, const char *text, size_t n)
     return n == 0 || out_flush();
 }
 
-/* One token after the other until something ends the answer; r->finish says what. */
+/* Adds a token to the answer.  *done turns true where that ends it; r->finish says how. */
+static bool take_token(struct run *r, int32_t id, bool *done, slm_error *err)
+{
+    const char *text;
+    size_t n;
+    bool stopped;
+
+    *done = true;
+    if (slm_is_end(r->model, id)) {
+        r->finish = "stop";
+        return true;
+    }
+    r->n_out++;
+    if (!slm_stream_push(r->stream, id, &text, &n, &stopped, err)) {
+        return false;
+    }
+    if (!emit(r, text, n)) {
+        r->finish = "closed";
+        return true;
+    }
+    if (r->first_s == 0) {
+        r->first_s = time_now();
+    }
+    if (stopped) {
+        r->finish = "stop";
+        return true;
+    }
+    *done = false;
+    return true;
+}
+
+/* Feeds the token that was just taken; with drafts it is drawn again, to the same result, and
+ * tokens that come with it are taken too. */
+static bool advance(struct run *r, int32_t id, int n_max, bool *done, slm_error *err)
+{
+    int32_t ids[1 + DRAFT_MAX];
+    const int left = n_max - r->n_out;
+    size_t n;
+
+    if (r->draft.kind == SLM_DRAFT_OFF) {
+        return slm_session_feed(r->session, &id, 1, err);
+    }
+    if (!slm_decode(r->session, r->sampler, ids, left < DRAFT_MAX ? 1 + (size_t)left : 1 + DRAFT_MAX,
+                    &n, err)) {
+        return false;
+    }
+    for (size_t i = 1; i < n && !*done; i++) {
+        if (!take_token(r, ids[i], done, err)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* Tokens until something ends the answer; r->finish says what.  Each is shown before the step that
+ * it is fed in, and the last one is not fed. */
 static bool decode(struct run *r, slm_error *err)
 {
     const int room = r->context - (int)r->n_ids;
     const bool cut = r->o.max_tokens < 0 || r->o.max_tokens > room;
     const int n_max = cut ? room : r->o.max_tokens;
+    bool done = false;
 
     r->finish = "length";
-    while (r->n_out < n_max) {
-        const char *text;
-        size_t n;
+    while (!done && r->n_out < n_max) {
         int32_t id;
-        bool stopped;
 
         if (interrupted) {
             r->finish = "interrupted";
             return true;
         }
-        if (!slm_sample(r->sampler, r->session, &id, err)) {
+        if (!slm_sample(r->sampler, r->session, &id, err) || !take_token(r, id, &done, err)) {
             return false;
         }
-        if (slm_is_end(r->model, id)) {
-            r->finish = "stop";
-            return true;
-        }
-        r->n_out++;
-        if (!slm_stream_push(r->stream, id, &text, &n, &stopped, err)) {
-            return false;
-        }
-        if (!emit(r, text, n)) {
-            r->finish = "closed";
-            return true;
-        }
-        if (r->first_s == 0) {
-            r->first_s = time_now();
-        }
-        if (stopped) {
-            r->finish = "stop";
-            return true;
-        }
-        if (r->n_out < n_max && !slm_session_feed(r->session, &id, 1, err)) {
+        if (!done && r->n_out < n_max && !advance(r, id, n_max, &done, err)) {
             return false;
         }
     }
-    if (cut) {
+    if (cut && !done) {
         out_note("note: the context of %d tokens is full; --context makes it larger", r->context);
     }
     return true;
@@ -464,6 +536,8 @@ struct stats {
     int threads;
     char why[160];
     uint64_t peak_bytes;
+    slm_draft_stats draft;
+    double per_step;      /* tokens */
 };
 
 static double rate(double n, double s)
@@ -480,6 +554,8 @@ static struct stats collect(const struct run *r)
     s.prompt_rate = rate((double)r->n_ids, r->prompt_s);
     s.decode_rate = rate(r->n_out - 1, r->decode_s);
     s.per_token_s = s.decode_rate > 0 ? 1 / s.decode_rate : 0;
+    slm_session_draft_stats(r->session, &s.draft);
+    s.per_step = s.draft.steps > 0 ? (double)s.draft.tokens / (double)s.draft.steps : 0;
     if (r->o.threads > 0) {
         snprintf(s.why, sizeof s.why, "set by --threads");
     } else if (slm_machine_get(&machine, NULL)) {
@@ -505,6 +581,12 @@ static void print_stats(const struct run *r)
             "peak RAM               %s\n",
             r->n_ids, r->n_out, r->finish, s.threads, s.why, r->load_s, r->first_s,
             s.per_token_s * 1e3, s.prompt_rate, s.decode_rate, out_bytes(s.peak_bytes));
+    if (r->draft.kind != SLM_DRAFT_OFF) {
+        fprintf(stderr, "drafts accepted        %llu of %llu, %.2f tokens per step, %llu steps "
+                "paused\n", (unsigned long long)s.draft.accepted,
+                (unsigned long long)s.draft.drafted, s.per_step,
+                (unsigned long long)s.draft.paused);
+    }
 }
 
 static void print_json(const struct run *r)
@@ -518,6 +600,12 @@ static void print_json(const struct run *r)
         r->first_s, "per_token_s", s.per_token_s, "prompt_tokens_per_s", s.prompt_rate,
         "decode_tokens_per_s", s.decode_rate, "peak_ram_bytes", (json_int_t)s.peak_bytes);
 
+    if (o && r->draft.kind != SLM_DRAFT_OFF) {
+        json_object_set_new(o, "drafts", json_pack(
+            "{s:I, s:I, s:f, s:I}", "drafted", (json_int_t)s.draft.drafted, "accepted",
+            (json_int_t)s.draft.accepted, "tokens_per_step", s.per_step, "steps_paused",
+            (json_int_t)s.draft.paused));
+    }
     if (o && r->o.show_prompt) {
         json_object_set_new(o, "prompt", out_json_text(r->prompt_text, strlen(r->prompt_text)));
     }
@@ -558,6 +646,7 @@ static void run_deinit(struct run *r)
     slm_stream_free(r->stream);
     slm_sampler_free(r->sampler);
     slm_session_free(r->session);
+    slm_model_free(r->drafter);
     slm_free(r->ids);
     slm_free(r->prompt_text);
     slm_model_free(r->model);
