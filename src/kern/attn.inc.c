@@ -1,11 +1,12 @@
 /* attn.inc.c - attention over one segment of keys, and the fold of segments.
  *
- * Included by isa.inc.c after ops.inc.c and fmat.inc.c, once per instruction set.
+ * Included by isa.inc.c after ops.inc.c, fmat.inc.c and kv_q8.inc.c, once per instruction set.
  *
  * What defines each output (positions are relative to the segment, a row sees
  * [begin, end)):
  *   score   one v16 chain over the head (tail padded by zeros) and the tree, then one
- *           multiplication by scale, then cap * tanh(s / cap) where there is a cap;
+ *           multiplication by scale, then cap * tanh(s / cap) where there is a cap; with
+ *           quantised keys the chain over blocks of kv_q8.inc.c in place of the first;
  *   m       the largest score of the row: lanes are position mod 16, then the tree of
  *           v16_max_lane; max only chooses, so it has no rounding;
  *   p       exp(s - m);
@@ -38,6 +39,11 @@ INLINE const void *kv_row(const void *const *page, int stride, enum wtype type, 
     const size_t at = (size_t)(key % KV_PAGE) * (size_t)stride * w_bytes(type);
 
     return (const char *)page[key / KV_PAGE] + at;
+}
+
+INLINE int clamp_int(int x, int lo, int hi)
+{
+    return x < lo ? lo : x > hi ? hi : x;
 }
 
 /* The keys that rows i0..i0+n-1 see between them. */
@@ -126,6 +132,35 @@ static void attn_scores(struct attn_rows *a, enum wtype type)
     }
 }
 
+/* The same with quantised keys, page by page, so that a page stays in the first cache for all. */
+static void attn_scores_q8(struct attn_rows *a)
+{
+    const struct attn_seg *s = a->s;
+    struct q8_query q[ATTN_ROWS];
+
+    for (int i = 0; i < a->n; i++) {
+        q8_query_init(&q[i], s->q + s->q_off[a->row0 + i], s->k_dim, q8_blocks(s->k_stride));
+    }
+    for (int page = a->lo / KV_PAGE; page * KV_PAGE < a->hi; page++) {
+        const int key0 = page * KV_PAGE;
+        const void *ahead = key0 + KV_PAGE < a->hi ? s->k_page[page + 1] : NULL;
+
+        for (int i = 0; i < a->n; i += a->step) {
+            const int n = a->n - i < a->step ? a->n - i : a->step;
+            int lo, hi;
+
+            rows_range(s, a->row0 + i, n, &lo, &hi);
+            lo = clamp_int(lo - key0, 0, KV_PAGE);
+            hi = clamp_int(hi - key0, 0, KV_PAGE);
+            if (lo < hi) {
+                q8_page(&q[i], n, s->k_page[page], s->k_stride, lo, hi, ahead, &a->p[i][key0],
+                        ATTN_SEGMENT);
+                ahead = NULL;
+            }
+        }
+    }
+}
+
 /* Scale, cap and mask of one row's scores, their maximum and their exponentials.
  * Weights of positions outside [begin, end) but in a block of sixteen with it are 0. */
 static void attn_softmax(const struct attn_seg *s, int row, float *p)
@@ -169,13 +204,22 @@ static void attn_softmax(const struct attn_seg *s, int row, float *p)
     s->l[row] = v16_sum(l);
 }
 
+/* Vector j of a row of values; with W_CODE the row's scales begin at scale[at]. */
+INLINE v16 value_load(enum wtype type, const char *row, const uint16_t *scale, int at, int j)
+{
+    const v16 x = w_load(type, row, 16 * j);
+
+    return type == W_CODE ? v16_mul(x, v16_set1_f16(scale[at + j / 2])) : x;
+}
+
 /* Adds the values of keys [from, to) of a page to nx rows of o, in nw * 16 dimensions of
  * which `left` exist; nx and nw are constants.  p: weights of the first row at the page's
  * first key, rows ATTN_SEGMENT apart.  v: the dimensions of the page's first key, keys
- * `stride` bytes apart; `ahead` the same in the next page, or NULL. */
-INLINE void values_tile(enum wtype type, const float *p, const char *v, size_t stride, int from,
-                        int to, int nx, int nw, const char *ahead, float *o, size_t o_stride,
-                        int left)
+ * `stride` bytes apart; `ahead` the same in the next page, or NULL.  scale: with W_CODE the scales
+ * of each two vectors of the page's first key, keys n_scale apart. */
+INLINE void values_tile(enum wtype type, const float *p, const char *v, size_t stride,
+                        const uint16_t *scale, int n_scale, int from, int to, int nx, int nw,
+                        const char *ahead, float *o, size_t o_stride, int left)
 {
     const size_t ahead_bytes = (size_t)nw * 16 * w_bytes(type);
     v16 acc[V16_TILE_X][8];
@@ -199,7 +243,7 @@ INLINE void values_tile(enum wtype type, const float *p, const char *v, size_t s
         }
 #pragma GCC unroll 8
         for (int j = 0; j < nw; j++) {
-            b[j] = w_load(type, row, 16 * j);
+            b[j] = value_load(type, row, scale, key * n_scale, j);
         }
 #pragma GCC unroll 8
         for (int i = 0; i < nx; i++) {
@@ -227,12 +271,12 @@ INLINE void values_tile(enum wtype type, const float *p, const char *v, size_t s
 }
 
 /* nx and nw known only now: nw is V16_TILE_W(nx), V16_TILE_W(V16_TILE_X) or 1. */
-INLINE void values_any(enum wtype type, const float *p, const char *v, size_t stride, int from,
-                       int to, int nx, int nw, const char *ahead, float *o, size_t o_stride,
-                       int left)
+INLINE void values_any(enum wtype type, const float *p, const char *v, size_t stride,
+                       const uint16_t *scale, int n_scale, int from, int to, int nx, int nw,
+                       const char *ahead, float *o, size_t o_stride, int left)
 {
 #define VALUES(x, w) \
-    values_tile(type, p, v, stride, from, to, x, w, ahead, o, o_stride, left)
+    values_tile(type, p, v, stride, scale, n_scale, from, to, x, w, ahead, o, o_stride, left)
 #define VALUES_CASE(x)                          \
     case x:                                     \
         if (nw == 1) {                          \
@@ -260,22 +304,32 @@ INLINE void values_any(enum wtype type, const float *p, const char *v, size_t st
 }
 
 /* One copy for each type of a cache. */
-typedef void values_fn(const float *p, const char *v, size_t stride, int from, int to, int nx,
-                       int nw, const char *ahead, float *o, size_t o_stride, int left);
+typedef void values_fn(const float *p, const char *v, size_t stride, const uint16_t *scale,
+                       int n_scale, int from, int to, int nx, int nw, const char *ahead, float *o,
+                       size_t o_stride, int left);
 
-static NOINLINE void values_f32(const float *p, const char *v, size_t stride, int from, int to,
-                                int nx, int nw, const char *ahead, float *o, size_t o_stride,
-                                int left)
-{
-    values_any(W_F32, p, v, stride, from, to, nx, nw, ahead, o, o_stride, left);
-}
+#define VALUES_FN(name, type)                                                                     \
+    static NOINLINE void name(const float *p, const char *v, size_t stride, const uint16_t *scale, \
+                              int n_scale, int from, int to, int nx, int nw, const char *ahead,   \
+                              float *o, size_t o_stride, int left)                                \
+    {                                                                                             \
+        values_any(type, p, v, stride, scale, n_scale, from, to, nx, nw, ahead, o, o_stride,      \
+                   left);                                                                         \
+    }
+VALUES_FN(values_f32, W_F32)
+VALUES_FN(values_f16, W_F16)
+VALUES_FN(values_q8, W_CODE)
+#undef VALUES_FN
 
-static NOINLINE void values_f16(const float *p, const char *v, size_t stride, int from, int to,
-                                int nx, int nw, const char *ahead, float *o, size_t o_stride,
-                                int left)
-{
-    values_any(W_F16, p, v, stride, from, to, nx, nw, ahead, o, o_stride, left);
-}
+/* Where the values of a page are read: of its first key, keys `stride` bytes apart. */
+struct page_values {
+    values_fn *fn;
+    const char *v;
+    size_t stride;
+    const uint16_t *scale;   /* as in values_tile */
+    int n_scale;
+    const char *ahead;
+};
 
 /* What rows see of the page: keys [begin, end) relative to it. */
 struct page_range { int begin[ATTN_ROWS], end[ATTN_ROWS]; };
@@ -283,8 +337,7 @@ struct page_range { int begin[ATTN_ROWS], end[ATTN_ROWS]; };
 /* The rows i..i+n-1 of a: keys that all see are done together, those at the edges row by
  * row, each row in ascending order. */
 static void values_rows(const struct attn_rows *a, int i, int n, const struct page_range *r,
-                        int page, values_fn *fn, const char *v, size_t stride, int nw,
-                        const char *ahead, float *o, int left)
+                        int page, const struct page_values *v, int nw, float *o, int left)
 {
     const size_t o_stride = a->s->o_stride;
     const float *p = a->p[i] + page * KV_PAGE;
@@ -299,24 +352,38 @@ static void values_rows(const struct attn_rows *a, int i, int n, const struct pa
         const int to = r->end[i + j] < all0 ? r->end[i + j] : all0;
 
         if (r->begin[i + j] < to) {
-            fn(p + j * ATTN_SEGMENT, v, stride, r->begin[i + j], to, 1, nw, NULL,
-               o + (size_t)j * o_stride, o_stride, left);
+            v->fn(p + j * ATTN_SEGMENT, v->v, v->stride, v->scale, v->n_scale, r->begin[i + j], to,
+                  1, nw, NULL, o + (size_t)j * o_stride, o_stride, left);
         }
     }
     if (all0 < all1) {
-        fn(p, v, stride, all0, all1, n, nw, ahead, o, o_stride, left);
+        v->fn(p, v->v, v->stride, v->scale, v->n_scale, all0, all1, n, nw, v->ahead, o, o_stride,
+              left);
     }
     for (int j = 0; j < n; j++) {
         if (all1 < r->end[i + j]) {
-            fn(p + j * ATTN_SEGMENT, v, stride, all1, r->end[i + j], 1, nw, NULL,
-               o + (size_t)j * o_stride, o_stride, left);
+            v->fn(p + j * ATTN_SEGMENT, v->v, v->stride, v->scale, v->n_scale, all1, r->end[i + j],
+                  1, nw, NULL, o + (size_t)j * o_stride, o_stride, left);
         }
     }
 }
 
-INLINE int clamp_int(int x, int lo, int hi)
+/* The values of a page from dimension 16 * d on; `next` is the page after it, or NULL. */
+static struct page_values values_at(const struct attn_seg *s, enum wtype type, const void *page,
+                                    const void *next, int d)
 {
-    return x < lo ? lo : x > hi ? hi : x;
+    const bool coded = type == W_CODE;
+    const size_t at = (size_t)d * 16 * w_bytes(type) +
+                      (coded ? (const char *)q8_codes(page, s->v_stride) - (const char *)page : 0);
+
+    return (struct page_values){
+        .fn = type == W_F32 ? values_f32 : type == W_F16 ? values_f16 : values_q8,
+        .v = (const char *)page + at,
+        .stride = (size_t)s->v_stride * w_bytes(type),
+        .scale = coded ? (const uint16_t *)page + d / 2 : NULL,
+        .n_scale = coded ? q8_blocks(s->v_stride) : 0,
+        .ahead = next ? (const char *)next + at : NULL,
+    };
 }
 
 /* o of all rows, page by page, so that a page stays in the first cache for all of them. */
@@ -325,10 +392,8 @@ static void attn_values(struct attn_rows *a, enum wtype type)
     const struct attn_seg *s = a->s;
     const int n16 = (s->v_dim + 15) / 16;
     const int nw_max = V16_TILE_W(a->n > a->step ? V16_TILE_X : a->n);
-    const bool widen = type == W_F16 && a->n > ATTN_DIRECT * a->step;
-    const size_t stride = (size_t)s->v_stride * w_bytes(type);
+    const bool widen = type != W_F32 && a->n > ATTN_DIRECT * a->step;
     float wide[KV_PAGE][V16_TILE_W(V16_TILE_X) * 16];
-    values_fn *const fn = widen || type == W_F32 ? values_f32 : values_f16;
 
     for (int i = 0; i < a->n; i++) {
         memset(s->o + (size_t)(a->row0 + i) * s->o_stride, 0, (size_t)s->v_dim * sizeof *s->o);
@@ -337,7 +402,7 @@ static void attn_values(struct attn_rows *a, enum wtype type)
         const int key0 = page * KV_PAGE;
         const int lo = clamp_int(a->lo - key0, 0, KV_PAGE);
         const int hi = clamp_int(a->hi - key0, 0, KV_PAGE);
-        const bool next = key0 + KV_PAGE < a->hi;
+        const void *next = key0 + KV_PAGE < a->hi ? s->v_page[page + 1] : NULL;
         struct page_range r;
 
         for (int i = 0; i < a->n; i++) {
@@ -348,24 +413,28 @@ static void attn_values(struct attn_rows *a, enum wtype type)
             r.end[i] = none ? 0 : clamp_int(s->k_end[a->row0 + i] - key0, 0, KV_PAGE);
         }
         for (int d = 0, nw; d < n16; d += nw) {
-            const size_t at = (size_t)d * 16 * w_bytes(type);
-            const char *v = (const char *)s->v_page[page] + at;
-            const char *ahead = next ? (const char *)s->v_page[page + 1] + at : NULL;
+            struct page_values v = values_at(s, type, s->v_page[page], next, d);
 
             nw = n16 - d >= nw_max ? nw_max : 1;
             for (int key = lo; widen && key < hi; key++) {
-                if (ahead) {
-                    prefetch(ahead + (size_t)key * stride, (size_t)nw * 16 * w_bytes(type));
+                const char *row = v.v + (size_t)key * v.stride;
+
+                if (v.ahead) {
+                    prefetch(v.ahead + (size_t)key * v.stride, (size_t)nw * 16 * w_bytes(type));
                 }
                 for (int j = 0; j < nw; j++) {
-                    v16_store(&wide[key][16 * j], w_load(type, v + (size_t)key * stride, 16 * j));
+                    v16_store(&wide[key][16 * j],
+                              value_load(type, row, v.scale, key * v.n_scale, j));
                 }
             }
-            for (int i = 0; i < a->n; i += a->step) {
+            if (widen) {
+                v = (struct page_values){ values_f32, (const char *)wide, sizeof wide[0], NULL, 0,
+                                          NULL };
+            }
+            for (int i = 0; i < a->n; i += a->step, v.ahead = NULL) {
                 const int n = a->n - i < a->step ? a->n - i : a->step;
 
-                values_rows(a, i, n, &r, page, fn, widen ? (const char *)wide : v,
-                            widen ? sizeof wide[0] : stride, nw, widen || i > 0 ? NULL : ahead,
+                values_rows(a, i, n, &r, page, &v, nw,
                             s->o + (size_t)(a->row0 + i) * s->o_stride + d * 16,
                             s->v_dim - d * 16);
             }
@@ -381,7 +450,11 @@ static void attn_typed(const struct attn_seg *s, enum wtype type)
         a.n = s->n_q - a.row0 < ATTN_ROWS ? s->n_q - a.row0 : ATTN_ROWS;
         a.step = tile_rows(a.n);
         rows_range(s, a.row0, a.n, &a.lo, &a.hi);
-        attn_scores(&a, type);
+        if (type == W_CODE) {
+            attn_scores_q8(&a);
+        } else {
+            attn_scores(&a, type);
+        }
         for (int i = 0; i < a.n; i++) {
             attn_softmax(s, a.row0 + i, a.p[i]);
         }
@@ -391,10 +464,10 @@ static void attn_typed(const struct attn_seg *s, enum wtype type)
 
 static void attn_segment(const struct attn_seg *s)
 {
-    if (s->kv == KV_F16) {
-        attn_typed(s, W_F16);
-    } else {
-        attn_typed(s, W_F32);
+    switch (s->kv) {
+    case KV_F32: attn_typed(s, W_F32); break;
+    case KV_F16: attn_typed(s, W_F16); break;
+    default: attn_typed(s, W_CODE); break;
     }
 }
 

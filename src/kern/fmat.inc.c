@@ -5,7 +5,8 @@
  * over k with the tail padded by zeros, then the tree: acc = fma(w, x, acc) for
  * sixteen k at a time in ascending order.  Rows and tokens only share loads. */
 
-enum wtype { W_F32, W_F16, W_BF16 };
+/* W_CODE: codes of eight bits, whose scale is not looked at here; for whole vectors only. */
+enum wtype { W_F32, W_F16, W_BF16, W_CODE };
 
 INLINE v16 w_load(enum wtype type, const void *row, int i)
 {
@@ -14,6 +15,8 @@ INLINE v16 w_load(enum wtype type, const void *row, int i)
         return v16_load((const float *)row + i);
     case W_F16:
         return v16_load_f16((const uint16_t *)row + i);
+    case W_CODE:
+        return v16_load_i8((const int8_t *)row + i);
     default:
         return v16_load_bf16((const uint16_t *)row + i);
     }
@@ -33,7 +36,7 @@ INLINE v16 w_load_n(enum wtype type, const void *row, int i, int n)
 
 INLINE size_t w_bytes(enum wtype type)
 {
-    return type == W_F32 ? sizeof(float) : sizeof(uint16_t);
+    return type == W_F32 ? sizeof(float) : type == W_CODE ? sizeof(int8_t) : sizeof(uint16_t);
 }
 
 /* Asks for the lines of `bytes` bytes ahead of their use. */

@@ -7,6 +7,7 @@
 
 #include "kern/ops.inc.c"
 #include "kern/fmat.inc.c"
+#include "kern/kv_q8.inc.c"
 #include "kern/attn.inc.c"
 #include "kern/delta.inc.c"
 
@@ -42,6 +43,8 @@ void FILL_NAME(V16_ISA)(struct kern *k)
     k->unary[UNARY_ERF] = map_erf;
     k->max = row_max;
 
+    k->store_key = kv_store_key;
+    k->store_value = kv_store_value;
     k->attn_segment = attn_segment;
     k->attn_fold = attn_fold;
     k->attn_finish = attn_finish;

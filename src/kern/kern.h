@@ -21,7 +21,24 @@ enum { ATTN_SEGMENT = 256 };
 /* A page of keys and values holds this many positions; it divides ATTN_SEGMENT. */
 enum { KV_PAGE = 64, ATTN_SEGMENT_PAGES = ATTN_SEGMENT / KV_PAGE };
 
-enum kv_type { KV_F32, KV_F16 };
+/* Keys and values as 32-bit or 16-bit floats, or in blocks of 32 codes of eight bits with a scale
+ * of 16 bits. */
+enum kv_type { KV_F32, KV_F16, KV_Q8_0, KV_TYPES };
+
+/* Elements of a row of dim floats in a page; those behind dim are zero. */
+static inline int kv_stride(enum kv_type kv, int dim)
+{
+    return kv == KV_Q8_0 ? (dim + 31) & ~31 : (dim + 15) & ~15;
+}
+
+/* Bytes of the KV_PAGE rows of one head in a page, a multiple of 64.  Rows of floats follow each
+ * other; the layout of codes is that of store_key and store_value in kv_q8.inc.c. */
+static inline size_t kv_head_bytes(enum kv_type kv, int dim)
+{
+    const size_t n = (size_t)KV_PAGE * (size_t)kv_stride(kv, dim);
+
+    return kv == KV_F32 ? n * 4 : kv == KV_F16 ? n * 2 : n + n / 16;
+}
 
 /* Gated activations: g[i] = f(g[i]) * u[i]. */
 enum gate_fn { GATE_SILU, GATE_GELU, GATE_SIGMOID, GATE_FNS };
@@ -35,18 +52,20 @@ enum unary_fn { UNARY_EXP, UNARY_SIGMOID, UNARY_SILU, UNARY_GELU, UNARY_TANH, UN
  * Per row, positions relative to the segment: the score of a key is one v16 chain over
  * k_dim and its tree, times scale, then the cap; m the largest score; p = exp(score - m);
  * l one v16 chain of additions with lane = position mod 16 (0 for keys not seen), and its
- * tree; o[d] = fma(p, v[d], o[d]) over the keys seen, ascending, from 0.  Rows share loads
- * and nothing else.  Keys and values that no row sees are not read, their pages may be NULL
+ * tree; o[d] = fma(p, v[d], o[d]) over the keys seen, ascending, from 0.  With KV_Q8_0 the
+ * query is quantised in blocks of 32 as activations are, the score is one chain of
+ * fma(dk * dq, (float)S, acc) over the blocks, S the exact sum of products of codes, and
+ * v[d] is scale times code, which is exact.  Rows share loads and nothing else.  Keys and values that no row sees are not read, their pages may be NULL
  * (a prefetch may touch the cache lines of a page that is partly seen). */
 struct attn_seg {
     int n_q;                   /* query rows */
     int k_dim, v_dim;          /* head sizes in floats */
     int k_stride, v_stride;    /* elements from one position to the next in a page; multiples of
-                                * 16, the rest of a row is zero */
+                                * 16, with KV_Q8_0 of 32; the rest of a row is zero */
     enum kv_type kv;
     const float *q;            /* row i at q + q_off[i], k_dim floats */
     const size_t *q_off;
-    const void *k_page[ATTN_SEGMENT_PAGES];  /* position j of page p: k_page[p] + j * k_stride */
+    const void *k_page[ATTN_SEGMENT_PAGES];  /* what the head has in each page */
     const void *v_page[ATTN_SEGMENT_PAGES];
     const int *k_begin, *k_end;/* keys row i sees, relative to the segment: [begin, end) in
                                 * 0..256 */
@@ -155,6 +174,11 @@ struct kern {
     float (*max)(const float *x, int n);
 
     /* ---- attention ---- */
+
+    /* Writes the row of position `slot` into what a head has in a page, zeroed once; x: dim floats,
+     * at most 1024 for KV_Q8_0.  Codes are made as in act_quant, their scale is then rounded. */
+    void (*store_key)(enum kv_type kv, void *head, int slot, const float *x, int dim);
+    void (*store_value)(enum kv_type kv, void *head, int slot, const float *x, int dim);
 
     void (*attn_segment)(const struct attn_seg *s);
     /* Folds a segment's (m, l, o) of one row into the running (m, l, o): start with m = -inf and

@@ -12,6 +12,7 @@
  *   v16_load(p) v16_store(p, a)              16 floats, any alignment
  *   v16_load_n(p, n) v16_store_n(p, a, n)    the first n (0..16); other lanes are 0
  *   v16_load_f16 v16_load_f16_n v16_load_bf16 v16_load_bf16_n    exact widening
+ *   v16_load_i8(p) v16_set1_f16(h)           exact as well
  *   v16_store_f16                            rounds to nearest even
  *   v16_load_twice(p, n)                     lane i = p[i / 2], the first n (0..8) of p
  *   v16_add v16_sub v16_mul v16_div (a, b)
@@ -31,7 +32,14 @@
  *   v16_sum16(t, out)                        out[i] = v16_sum(t[i]), i in 0..15
  *   v16_max_lane(a)                          the largest lane
  *
- * The sum is a tree of halves, part of the contract:
+ * Sixteen integer sums v16i of products with v16c, four codes -127..127 for each lane:
+ *
+ *   v16c_load(p)                             64 codes
+ *   v16i_dot4_start(sum)                     0; sum: of all the q that will follow
+ *   v16i_dot4(acc, codes, q)                 lane i: + the sum of codes[4 * i + j] * q[j], j in 0..3
+ *   v16i_to_float(acc)                       exact below 2^24
+ *
+ * The sum of lanes is a tree of halves, part of the contract:
  *
  *   for (h = 8; h > 0; h /= 2)
  *       for (i = 0; i < h; i++)

@@ -12,8 +12,12 @@
 #define V16_TILE_X 3
 #define V16_TILE_W(nx) ((nx) == 1 ? 4 : 2)
 
+/* Groups of sixteen keys that a tile of quantised scores takes. */
+#define V16_Q8_GROUPS(nx) ((nx) == 1 ? 2 : 1)
+
 /* Lanes 0..7 and 8..15. */
 typedef struct { __m256 a, b; } v16;
+typedef struct { __m256i a, b; } v16i, v16c;
 
 /* All bits of the lowest n lanes, n in 0..8. */
 INLINE __m256i v16_mask8(int n)
@@ -73,6 +77,57 @@ INLINE v16 v16_load_f16_n(const uint16_t *p, int n)
 
     memcpy(t, p, (size_t)n * sizeof *p);
     return v16_load_f16(t);
+}
+
+INLINE v16 v16_set1_f16(uint16_t h)
+{
+    const __m256 t = _mm256_cvtph_ps(_mm_set1_epi16((int16_t)h));
+
+    return (v16){ t, t };
+}
+
+INLINE __m256 v16_widen_i8(const int8_t *p)
+{
+    return _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_loadl_epi64((const __m128i *)p)));
+}
+
+INLINE v16 v16_load_i8(const int8_t *p)
+{
+    return (v16){ v16_widen_i8(p), v16_widen_i8(p + 8) };
+}
+
+INLINE v16c v16c_load(const int8_t *p)
+{
+    return (v16c){ _mm256_loadu_si256((const __m256i *)p),
+                   _mm256_loadu_si256((const __m256i *)(p + 32)) };
+}
+
+INLINE v16i v16i_dot4_start(int32_t sum)
+{
+    (void)sum;
+    return (v16i){ _mm256_setzero_si256(), _mm256_setzero_si256() };
+}
+
+/* The sign of a code moves to the other factor, so that two products fit 16 bits. */
+INLINE __m256i v16i_dot4_half(__m256i acc, __m256i codes, __m256i q)
+{
+    const __m256i pairs = _mm256_maddubs_epi16(_mm256_abs_epi8(codes), _mm256_sign_epi8(q, codes));
+
+    return _mm256_add_epi32(acc, _mm256_madd_epi16(pairs, _mm256_set1_epi16(1)));
+}
+
+INLINE v16i v16i_dot4(v16i acc, v16c codes, const int8_t *q)
+{
+    int32_t four;
+
+    memcpy(&four, q, sizeof four);
+    const __m256i all = _mm256_set1_epi32(four);
+    return (v16i){ v16i_dot4_half(acc.a, codes.a, all), v16i_dot4_half(acc.b, codes.b, all) };
+}
+
+INLINE v16 v16i_to_float(v16i x)
+{
+    return (v16){ _mm256_cvtepi32_ps(x.a), _mm256_cvtepi32_ps(x.b) };
 }
 
 INLINE __m256 v16_widen_bf16(const uint16_t *p)

@@ -12,7 +12,11 @@
 #define V16_TILE_X 6
 #define V16_TILE_W(nx) ((nx) <= 3 ? 8 : 4)
 
+/* Groups of sixteen keys that a tile of quantised scores takes: 24 accumulators again. */
+#define V16_Q8_GROUPS(nx) ((nx) <= 3 ? 4 : 2)
+
 typedef __m512 v16;
+typedef __m512i v16i, v16c;
 
 /* The lowest n bits, n in 0..16. */
 INLINE __mmask16 v16_mask(int n)
@@ -44,6 +48,37 @@ INLINE v16 v16_load_f16_n(const uint16_t *p, int n)
 {
     return _mm512_cvtph_ps(_mm256_maskz_loadu_epi16(v16_mask(n), p));
 }
+
+INLINE v16 v16_set1_f16(uint16_t h)
+{
+    return _mm512_cvtph_ps(_mm256_set1_epi16((int16_t)h));
+}
+
+INLINE v16 v16_load_i8(const int8_t *p)
+{
+    return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128((const __m128i *)p)));
+}
+
+/* Codes become unsigned, 128 more than they are; the start takes that back. */
+INLINE v16c v16c_load(const int8_t *p)
+{
+    return _mm512_xor_si512(_mm512_loadu_si512(p), _mm512_set1_epi8(-128));
+}
+
+INLINE v16i v16i_dot4_start(int32_t sum)
+{
+    return _mm512_set1_epi32(-128 * sum);
+}
+
+INLINE v16i v16i_dot4(v16i acc, v16c codes, const int8_t *q)
+{
+    int32_t four;
+
+    memcpy(&four, q, sizeof four);
+    return _mm512_dpbusd_epi32(acc, codes, _mm512_set1_epi32(four));
+}
+
+INLINE v16 v16i_to_float(v16i a) { return _mm512_cvtepi32_ps(a); }
 
 INLINE v16 v16_widen_bf16(__m256i h)
 {

@@ -10,7 +10,12 @@
 #define V16_TILE_X 1
 #define V16_TILE_W(nx) 1
 
+/* Groups of sixteen keys that a tile of quantised scores takes. */
+#define V16_Q8_GROUPS(nx) 1
+
 typedef struct { float f[16]; } v16;
+typedef struct { int32_t i[16]; } v16i;
+typedef struct { int8_t c[64]; } v16c;
 
 #define V16_LANES for (int i = 0; i < 16; i++)
 
@@ -105,6 +110,48 @@ INLINE v16 v16_load_f16_n(const uint16_t *p, int n)
 INLINE v16 v16_load_f16(const uint16_t *p)
 {
     return v16_load_f16_n(p, 16);
+}
+
+INLINE v16 v16_set1_f16(uint16_t h)
+{
+    return v16_set1(v16_widen_f16(h));
+}
+
+INLINE v16 v16_load_i8(const int8_t *p)
+{
+    v16 r;
+    V16_LANES r.f[i] = p[i];
+    return r;
+}
+
+INLINE v16c v16c_load(const int8_t *p)
+{
+    v16c r;
+    memcpy(&r, p, sizeof r);
+    return r;
+}
+
+INLINE v16i v16i_dot4_start(int32_t sum)
+{
+    (void)sum;
+    return (v16i){ { 0 } };
+}
+
+INLINE v16i v16i_dot4(v16i acc, v16c codes, const int8_t *q)
+{
+    V16_LANES {
+        for (int j = 0; j < 4; j++) {
+            acc.i[i] += codes.c[4 * i + j] * q[j];
+        }
+    }
+    return acc;
+}
+
+INLINE v16 v16i_to_float(v16i a)
+{
+    v16 r;
+    V16_LANES r.f[i] = (float)a.i[i];
+    return r;
 }
 
 INLINE v16 v16_load_bf16_n(const uint16_t *p, int n)

@@ -30,6 +30,12 @@ struct rows {
     float *o_s, *o;
 };
 
+/* From one row of partial outputs to the next. */
+static int out_stride(const struct layer_shape *ls)
+{
+    return (int)align_up((size_t)ls->v_dim, 16);
+}
+
 static int rows_max(const struct layer_shape *ls)
 {
     const int rep = ls->n_head / ls->n_head_kv;
@@ -48,8 +54,8 @@ static struct rows rows_carve(const struct layer_shape *ls, void *scratch)
     r.m = r.l_s + n;
     r.l = r.m + n;
     r.o_s = r.l + n;
-    r.o = r.o_s + n * (size_t)kv_stride(ls->v_dim);
-    r.begin = (int *)(r.o + n * (size_t)kv_stride(ls->v_dim));
+    r.o = r.o_s + n * (size_t)out_stride(ls);
+    r.begin = (int *)(r.o + n * (size_t)out_stride(ls));
     r.end = r.begin + n;
     return r;
 }
@@ -62,7 +68,7 @@ size_t attention_scratch_bytes(const struct hparams *hp)
         const struct layer_shape *ls = &hp->layer[il];
         const size_t n = align_up((size_t)rows_max(ls), 16);
         const size_t bytes = n * (sizeof(size_t) + 2 * sizeof(int) + 4 * sizeof(float) +
-                                  2 * sizeof(float) * (size_t)kv_stride(ls->v_dim));
+                                  2 * sizeof(float) * (size_t)out_stride(ls));
         most = bytes > most ? bytes : most;
     }
     return most;
@@ -98,15 +104,14 @@ static void run_segment(const struct attn_run *a, const struct attn_tile *t, int
     const int s0 = seg * ATTN_SEGMENT;
     const int first_page = first_key(a, a->st->pos[t->tok0]) / KV_PAGE;
     const int last_page = a->st->pos[t->tok0 + t->n_tok - 1] / KV_PAGE;
-    const int k_stride = kv_stride(ls->k_dim), v_stride = kv_stride(ls->v_dim);
-    const size_t elem = kv_elem_bytes(a->st->in->kv);
-    const size_t keys = (size_t)ls->n_head_kv * KV_PAGE * (size_t)k_stride * elem;
+    const enum kv_type kv = a->st->in->kv;
+    const size_t k_bytes = kv_head_bytes(kv, ls->k_dim), v_bytes = kv_head_bytes(kv, ls->v_dim);
     struct attn_seg s = {
         .n_q = t->n_tok * a->rep, .k_dim = ls->k_dim, .v_dim = ls->v_dim,
-        .k_stride = k_stride, .v_stride = v_stride, .kv = a->st->in->kv,
+        .k_stride = kv_stride(kv, ls->k_dim), .v_stride = kv_stride(kv, ls->v_dim), .kv = kv,
         .q = a->q, .q_off = r->q_off, .k_begin = r->begin, .k_end = r->end,
         .scale = hp->attn_scale, .softcap = hp->attn_softcap,
-        .m = m, .l = l, .o = o, .o_stride = (size_t)v_stride,
+        .m = m, .l = l, .o = o, .o_stride = (size_t)out_stride(ls),
     };
 
     for (int p = 0; p < ATTN_SEGMENT_PAGES; p++) {
@@ -114,8 +119,8 @@ static void run_segment(const struct attn_run *a, const struct attn_tile *t, int
         if (page >= first_page && page <= last_page) {
             const char *base = seq->pages[(size_t)a->il_kv * (size_t)seq->page_stride +
                                           (size_t)page];
-            s.k_page[p] = base + (size_t)head * KV_PAGE * (size_t)k_stride * elem;
-            s.v_page[p] = base + keys + (size_t)head * KV_PAGE * (size_t)v_stride * elem;
+            s.k_page[p] = base + (size_t)head * k_bytes;
+            s.v_page[p] = base + (size_t)ls->n_head_kv * k_bytes + (size_t)head * v_bytes;
         }
     }
     for (int i = 0; i < s.n_q; i++) {
@@ -151,7 +156,7 @@ static void tile_task(void *arg, int task, int worker)
     const int head = task % ls->n_head_kv;
     const struct rows r = rows_carve(ls, work_worker(a->st->work, worker));
     const int n_q = t->n_tok * a->rep;
-    const size_t stride = (size_t)kv_stride(ls->v_dim);
+    const size_t stride = (size_t)out_stride(ls);
     int seg0, seg1;
 
     tile_segments(a, t, &seg0, &seg1);
@@ -179,7 +184,7 @@ static void tile_task(void *arg, int task, int worker)
 /* A segment's partial result: m[n_q], l[n_q], o[n_q][stride]. */
 static size_t part_floats(const struct layer_shape *ls)
 {
-    return (size_t)rows_max(ls) * (2 + (size_t)kv_stride(ls->v_dim));
+    return (size_t)rows_max(ls) * (2 + (size_t)out_stride(ls));
 }
 
 /* Its place for (tile, head, seg). */
@@ -213,7 +218,7 @@ static void fold_task(void *arg, int task, int worker)
     const struct layer_shape *ls = a->shape;
     const struct attn_tile *t = &a->st->work->tiles[task / ls->n_head_kv];
     const int n_q = t->n_tok * a->rep;
-    const size_t stride = (size_t)kv_stride(ls->v_dim);
+    const size_t stride = (size_t)out_stride(ls);
     int seg0, seg1;
 
     (void)worker;

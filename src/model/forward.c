@@ -181,36 +181,20 @@ static float temperature(const struct hparams *hp, int pos)
     return (float)(1 + (double)hp->temp_scale * rope_log(1 + (double)(pos / hp->temp_context)));
 }
 
-/* Stores one token's n_head heads into its page: dst is the first head's row. */
-static void store_heads(const struct step *st, char *dst, const float *x, int n_head, int dim)
-{
-    const size_t stride = (size_t)kv_stride(dim);
-    const size_t head_bytes = KV_PAGE * stride * kv_elem_bytes(st->in->kv);
-
-    for (int h = 0; h < n_head; h++, x += dim, dst += head_bytes) {
-        if (st->in->kv == KV_F32) {
-            memcpy(dst, x, (size_t)dim * sizeof *x);
-        } else {
-            st->k->to_f16((uint16_t *)(void *)dst, x, dim);
-        }
-    }
-}
-
 static void qkv_row(void *arg, int t, int worker)
 {
     const struct qkv_op *op = arg;
     const struct step *st = op->st;
     const struct hparams *hp = st->hp;
     const struct layer_shape *l = op->shape;
-    const size_t elem = kv_elem_bytes(st->in->kv);
+    const enum kv_type kv = st->in->kv;
     const struct step_seq *seq = &st->in->seq[st->seq[t]];
     const int pos = st->pos[t];
     char *page = seq->pages[(size_t)op->il_kv * (size_t)seq->page_stride + (size_t)(pos / KV_PAGE)];
     float *q = op->q + (size_t)t * (size_t)(l->n_head * l->k_dim);
     float *k = op->k + (size_t)t * (size_t)(l->n_head_kv * l->k_dim);
     float *v = op->v + (size_t)t * (size_t)(l->n_head_kv * l->v_dim);
-    const size_t keys = (size_t)l->n_head_kv * KV_PAGE * (size_t)kv_stride(l->k_dim) * elem;
-    const size_t slot = (size_t)(pos % KV_PAGE);
+    char *values = page + (size_t)l->n_head_kv * kv_head_bytes(kv, l->k_dim);
 
     (void)worker;
     finish_heads(op, t, q, l->n_head, op->a->q_norm);
@@ -228,9 +212,12 @@ static void qkv_row(void *arg, int t, int worker)
         st->k->rmsnorm(head, head, NULL, l->v_dim, hp->norm_eps);
     }
     finish_heads(op, t, k, l->n_head_kv, op->a->k_norm);
-    store_heads(st, page + slot * (size_t)kv_stride(l->k_dim) * elem, k, l->n_head_kv, l->k_dim);
-    store_heads(st, page + keys + slot * (size_t)kv_stride(l->v_dim) * elem, v, l->n_head_kv,
-                l->v_dim);
+    for (int h = 0; h < l->n_head_kv; h++) {
+        st->k->store_key(kv, page + (size_t)h * kv_head_bytes(kv, l->k_dim), pos % KV_PAGE,
+                         k + (size_t)h * (size_t)l->k_dim, l->k_dim);
+        st->k->store_value(kv, values + (size_t)h * kv_head_bytes(kv, l->v_dim), pos % KV_PAGE,
+                           v + (size_t)h * (size_t)l->v_dim, l->v_dim);
+    }
 }
 
 void attn_heads(struct step *st, const struct attn *a, int il, int il_kv, float *q, float *k,

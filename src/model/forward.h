@@ -259,15 +259,4 @@ size_t delta_trial_floats(const struct delta_shape *d, int n_tok);
  * value head [head_dim / 16][head_dim][16]: tiles of sixteen value columns. */
 size_t delta_state_floats(const struct delta_shape *d);
 
-/* Row size of keys and values in a page: the head size rounded up to 16. */
-static inline int kv_stride(int dim)
-{
-    return (dim + 15) & ~15;
-}
-
-static inline size_t kv_elem_bytes(enum kv_type kv)
-{
-    return kv == KV_F32 ? 4 : 2;
-}
-
 #endif

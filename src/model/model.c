@@ -215,8 +215,7 @@ const struct model_shape *model_shape(const struct model *m)
 
 size_t kv_page_bytes(const struct layer_shape *l, enum kv_type kv)
 {
-    return (size_t)l->n_head_kv * KV_PAGE *
-           (size_t)(kv_stride(l->k_dim) + kv_stride(l->v_dim)) * kv_elem_bytes(kv);
+    return (size_t)l->n_head_kv * (kv_head_bytes(kv, l->k_dim) + kv_head_bytes(kv, l->v_dim));
 }
 
 size_t model_kv_page_bytes(const struct model *m, int il, enum kv_type kv)

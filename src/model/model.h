@@ -33,9 +33,8 @@ struct model_shape {
 };
 const struct model_shape *model_shape(const struct model *m);
 
-/* Bytes of one KV page of KV_PAGE positions in KV layer il: the keys
- * [n_kv_head][KV_PAGE][k_stride], then the values [n_kv_head][KV_PAGE][v_stride].
- * Fresh pages must be zero. */
+/* Bytes of one KV page of KV_PAGE positions in KV layer il: what each head has of keys, then of
+ * values (kv_head_bytes in kern.h).  Fresh pages must be zero. */
 size_t model_kv_page_bytes(const struct model *m, int il, enum kv_type kv);
 
 /* Positions that tokens see in KV layer il, their own counted; 0: all earlier ones. */

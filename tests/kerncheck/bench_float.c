@@ -92,7 +92,8 @@ static void bench_fmm(const struct kern *k)
 enum { DIM = 128, Q_MAX = 64, KEYS = 4096, HOT_KEYS = 512, LAYERS = 32 };
 
 struct attn_bench {
-    uint16_t *keys, *values;   /* [LAYERS][KEYS][DIM] */
+    enum kv_type kv;
+    char *keys, *values;       /* [LAYERS][KEYS][DIM], in pages */
     float q[Q_MAX * DIM], o_s[Q_MAX * DIM], o[Q_MAX * DIM];
     float m[Q_MAX], l[Q_MAX], m_s[Q_MAX], l_s[Q_MAX];
     size_t q_off[Q_MAX];
@@ -101,7 +102,7 @@ struct attn_bench {
 
 static void attn_layer(struct attn_bench *b, const struct kern *k, int n_q, int layer, int n_keys)
 {
-    const size_t base = (size_t)layer * KEYS * DIM;
+    const size_t page_bytes = kv_head_bytes(b->kv, DIM), base = (size_t)layer * (KEYS / KV_PAGE);
 
     for (int i = 0; i < n_q; i++) {
         b->m[i] = -INFINITY;
@@ -111,12 +112,12 @@ static void attn_layer(struct attn_bench *b, const struct kern *k, int n_q, int 
     for (int first = 0; first < n_keys; first += ATTN_SEGMENT) {
         struct attn_seg s = {
             .n_q = n_q, .k_dim = DIM, .v_dim = DIM, .k_stride = DIM, .v_stride = DIM,
-            .kv = KV_F16, .q = b->q, .q_off = b->q_off, .k_begin = b->begin, .k_end = b->end,
+            .kv = b->kv, .q = b->q, .q_off = b->q_off, .k_begin = b->begin, .k_end = b->end,
             .scale = 0.0884f, .m = b->m_s, .l = b->l_s, .o = b->o_s, .o_stride = DIM,
         };
 
         for (int p = 0; p < ATTN_SEGMENT_PAGES; p++) {
-            const size_t at = base + (size_t)(first + p * KV_PAGE) * DIM;
+            const size_t at = (base + (size_t)(first / KV_PAGE + p)) * page_bytes;
             s.k_page[p] = b->keys + at;
             s.v_page[p] = b->values + at;
         }
@@ -145,23 +146,29 @@ static void attn_report(struct attn_bench *b, const struct kern *k, int n_q, boo
     }
     const double pairs = (double)n_keys * layers;
 
-    printf("%-8s attention %2d rows, from %-6s %6.2f GB/s %7.1f GMAC/s %8.1f ns a key\n",
-           isa_name(k->isa), n_q, hot ? "cache" : "memory", pairs * DIM * 4 / best * 1e-9,
+    printf("%-8s attention %-4s %2d rows, from %-6s %6.2f GB/s %7.1f GMAC/s %8.1f ns a key\n",
+           isa_name(k->isa), b->kv == KV_F16 ? "f16" : "q8_0", n_q, hot ? "cache" : "memory",
+           pairs / KV_PAGE * 2 * (double)kv_head_bytes(b->kv, DIM) / best * 1e-9,
            pairs * DIM * 2 * n_q / best * 1e-9, best / pairs * 1e9);
 }
 
-static void bench_attn(const struct kern *k)
+static void bench_attn(const struct kern *k, enum kv_type kv)
 {
     static const int n_qs[] = { 1, 3, 6, 16, Q_MAX };
-    const size_t n = (size_t)LAYERS * KEYS * DIM;
+    const size_t n_pages = (size_t)LAYERS * KEYS / KV_PAGE, page_bytes = kv_head_bytes(kv, DIM);
     struct attn_bench *b = checked(mem_zalloc(1, sizeof *b));
     struct rng rng = { 3 };
 
-    b->keys = checked(mem_alloc(n, sizeof(uint16_t)));
-    b->values = checked(mem_alloc(n, sizeof(uint16_t)));
-    for (size_t i = 0; i < n; i++) {
-        b->keys[i] = (uint16_t)(0x3400 | (rng_next(&rng) & 0x83FF));
-        b->values[i] = (uint16_t)(0x3400 | (rng_next(&rng) & 0x83FF));
+    b->kv = kv;
+    b->keys = checked(mem_pages(n_pages * page_bytes));
+    b->values = checked(mem_pages(n_pages * page_bytes));
+    for (size_t i = 0; i < n_pages * KV_PAGE; i++) {
+        float row[DIM];
+        const size_t at = i / KV_PAGE * page_bytes;
+
+        fill_floats(row, DIM, FILL_PLAIN, &rng);
+        k->store_key(kv, b->keys + at, (int)(i % KV_PAGE), row, DIM);
+        k->store_value(kv, b->values + at, (int)(i % KV_PAGE), row, DIM);
     }
     fill_floats(b->q, Q_MAX * DIM, FILL_PLAIN, &rng);
     for (int i = 0; i < Q_MAX; i++) {
@@ -172,8 +179,8 @@ static void bench_attn(const struct kern *k)
         attn_report(b, k, n_qs[i], false);
         attn_report(b, k, n_qs[i], true);
     }
-    mem_free(b->keys);
-    mem_free(b->values);
+    mem_pages_free(b->keys, n_pages * page_bytes);
+    mem_pages_free(b->values, n_pages * page_bytes);
     mem_free(b);
 }
 
@@ -222,6 +229,7 @@ void kerncheck_float_bench(const struct kern *k)
 {
     bench_unary(k);
     bench_fmm(k);
-    bench_attn(k);
+    bench_attn(k, KV_F16);
+    bench_attn(k, KV_Q8_0);
     bench_delta(k);
 }
