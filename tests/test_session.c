@@ -115,16 +115,37 @@ TEST(score_gives_the_logits_of_every_token)
     free(out);
 }
 
-TEST(f16_cache_is_chunk_invariant_too)
+TEST(smaller_caches_are_chunk_invariant_too)
 {
-    struct session *a = make(N_IDS, 1, KV_F16);
-    struct session *b = make(N_IDS, 64, KV_F16);
+    const enum kv_type kvs[] = { KV_F16, KV_Q8_0 };
 
-    CHECK(session_feed(a, fx.ids, N_IDS, NULL));
-    CHECK(session_feed(b, fx.ids, N_IDS, NULL));
-    CHECK_MEM(session_logits(a), session_logits(b), (size_t)fx.n_vocab * sizeof(float));
-    session_free(a);
-    session_free(b);
+    for (int i = 0; i < 2; i++) {
+        struct session *a = make(N_IDS, 1, kvs[i]);
+        struct session *b = make(N_IDS, 64, kvs[i]);
+
+        CHECK(session_feed(a, fx.ids, N_IDS, NULL));
+        CHECK(session_feed(b, fx.ids, N_IDS, NULL));
+        CHECK_MEM(session_logits(a), session_logits(b), (size_t)fx.n_vocab * sizeof(float));
+        session_free(a);
+        session_free(b);
+    }
+}
+
+/* Codes of eight bits lose little: the likeliest token is the same, its logit near. */
+TEST(a_q8_0_cache_is_close_to_an_exact_one)
+{
+    struct session *s = make(N_IDS, 0, KV_Q8_0);
+    const float *exact = fx.all + (size_t)(N_IDS - 1) * (size_t)fx.n_vocab;
+    double error = 0, size = 0;
+
+    CHECK(session_feed(s, fx.ids, N_IDS, NULL));
+    for (int i = 0; i < fx.n_vocab; i++) {
+        const double d = (double)session_logits(s)[i] - (double)exact[i];
+        error += d * d;
+        size += (double)exact[i] * (double)exact[i];
+    }
+    CHECK(error > 0 && error < 1e-3 * size);
+    session_free(s);
 }
 
 TEST(feeding_nothing_changes_nothing)
@@ -302,6 +323,8 @@ TEST(cost_grows_with_the_context_and_never_wraps)
 
     p.kv = KV_F32;
     CHECK_EQ(session_cost(fx.model, &p).kv_bytes, 2 * small.kv_bytes);
+    p.kv = KV_Q8_0;
+    CHECK(session_cost(fx.model, &p).kv_bytes < small.kv_bytes);
     p.kv = KV_F16;
     p.context = 1 << 30;
     const struct session_cost large = session_cost(fx.model, &p);
@@ -320,7 +343,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         T(every_chunk_gives_the_same_logits), T(score_gives_the_logits_of_every_token),
-        T(f16_cache_is_chunk_invariant_too), T(feeding_nothing_changes_nothing),
+        T(smaller_caches_are_chunk_invariant_too), T(feeding_nothing_changes_nothing),
+        T(a_q8_0_cache_is_close_to_an_exact_one),
         T(sync_keeps_the_common_prefix), T(truncate_drops_tokens_and_logits),
         T(a_full_context_is_an_error_with_both_numbers),
         T(bad_ids_are_found_before_anything_is_computed), T(progress_is_told_and_can_cancel),

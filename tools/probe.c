@@ -1,7 +1,7 @@
 /* probe.c - slm-probe: the inner parts of the engine for tests, as JSON Lines.
  *
  *   slm-probe logits MODEL IDS.json OUT.f32 [--threads N] [--chunk N] [--context N]
- *                    [--kv-type f32|f16] [--greedy N]
+ *                    [--kv-type f32|f16|q8_0] [--greedy N]
  *   slm-probe tokenize MODEL
  *   slm-probe render TEMPLATE.jinja [--now 2026-10-05T14:30:15]
  *   slm-probe jinja [--now ...]
@@ -101,12 +101,16 @@ static bool read_clock(const char *s, struct jinja_env *env)
 
 static bool read_kv(const char *s, enum kv_type *kv)
 {
-    if (strcmp(s, "f32") != 0 && strcmp(s, "f16") != 0) {
-        usage("--kv-type is f32 or f16, not \"%s\"", s);
-        return false;
+    static const char *const names[KV_TYPES] = { "f32", "f16", "q8_0" };
+
+    for (int i = 0; i < KV_TYPES; i++) {
+        if (strcmp(s, names[i]) == 0) {
+            *kv = (enum kv_type)i;
+            return true;
+        }
     }
-    *kv = strcmp(s, "f32") == 0 ? KV_F32 : KV_F16;
-    return true;
+    usage("--kv-type is f32, f16 or q8_0, not \"%s\"", s);
+    return false;
 }
 
 static bool read_opts(int argc, char **argv, struct opts *o)

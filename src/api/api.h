@@ -63,6 +63,12 @@ struct sample_params api_sample_params(const slm_sampling *s);
 /* The context of a model where the caller names none. */
 int api_default_context(const slm_model *model);
 
+/* The type inside of one of the constants. */
+static inline enum kv_type api_kv_type(slm_kv_type kv)
+{
+    return kv == SLM_KV_F32 ? KV_F32 : kv == SLM_KV_Q8_0 ? KV_Q8_0 : KV_F16;
+}
+
 /* A context where the caller names none. */
 enum { API_CONTEXT_DEFAULT = 4096 };
 

@@ -32,7 +32,7 @@ static bool batch_arguments(const slm_model *model, const slm_batch_params *p,
         !api_arg(p->queue >= 0 && p->queue <= QUEUE_MAX, call, "queue must be from 0 to 1048576",
                  err) ||
         !api_arg(p->chunk >= 0, call, "chunk is negative", err) ||
-        !api_arg((unsigned)p->kv <= SLM_KV_F32, call, "kv is none of its constants", err)) {
+        !api_arg((unsigned)p->kv <= SLM_KV_Q8_0, call, "kv is none of its constants", err)) {
         return false;
     }
     if (p->draft.kind != SLM_DRAFT_OFF) {
@@ -43,7 +43,7 @@ static bool batch_arguments(const slm_model *model, const slm_batch_params *p,
         .parallel = p->parallel > 0 ? p->parallel : PARALLEL_DEFAULT,
         .queue = p->queue > 0 ? p->queue : QUEUE_DEFAULT,
         .chunk = p->chunk,
-        .kv = p->kv == SLM_KV_F32 ? KV_F32 : KV_F16,
+        .kv = api_kv_type(p->kv),
         .pool = model->engine->pool,
         .kern = model->engine->kern,
         .is_end = is_end,

@@ -239,13 +239,13 @@ static bool session_arguments(const slm_model *model, const slm_session_params *
         !api_arg(model->model != NULL, call, "the model was opened without its weights", err) ||
         !api_arg(p->context >= 0, call, "context is negative", err) ||
         !api_arg(p->chunk >= 0, call, "chunk is negative", err) ||
-        !api_arg((unsigned)p->kv <= SLM_KV_F32, call, "kv is none of its constants", err)) {
+        !api_arg((unsigned)p->kv <= SLM_KV_Q8_0, call, "kv is none of its constants", err)) {
         return false;
     }
     *out = (struct session_params){
         .context = p->context > 0 ? p->context : api_default_context(model),
         .chunk = p->chunk,
-        .kv = p->kv == SLM_KV_F32 ? KV_F32 : KV_F16,
+        .kv = api_kv_type(p->kv),
         .step_lock = &model->engine->step_lock,
     };
     return true;

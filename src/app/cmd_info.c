@@ -22,7 +22,7 @@ static const struct opt opts[] = {
     { "model", 'm', OPT_STR, AT(model), "FILE", "the model, a GGUF file", 0, 0 },
     { "context", 0, OPT_INT, AT(context), "N",
       "forecast memory for N tokens (4096, or the model's maximum)", 1, INT_MAX },
-    { "kv-type", 0, OPT_CHOICE, AT(kv), "f16|f32", "precision of keys and values (f16)", 0, 0 },
+    { "kv-type", 0, OPT_CHOICE, AT(kv), "f16|q8_0|f32", "precision of keys and values (f16)", 0, 0 },
     { "json", 0, OPT_FLAG, AT(json), NULL, "print one JSON object", 0, 0 },
     { NULL, 0, OPT_FLAG, 0, NULL, NULL, 0, 0 },
 };

@@ -30,7 +30,7 @@ static const struct opt opts[] = {
     { "context", 0, OPT_INT, AT(context), "N",
       "tokens of a window (4096, or the model's maximum)", 2, INT_MAX },
     { "threads", 0, OPT_INT, AT(threads), "N", "threads; 0: as many as help (0)", 0, 1024 },
-    { "kv-type", 0, OPT_CHOICE, AT(kv), "f16|f32", "precision of keys and values (f16)", 0, 0 },
+    { "kv-type", 0, OPT_CHOICE, AT(kv), "f16|q8_0|f32", "precision of keys and values (f16)", 0, 0 },
     { "json", 0, OPT_FLAG, AT(json), NULL, "print one JSON object", 0, 0 },
     { "quiet", 0, OPT_FLAG, AT(quiet), NULL, "no progress", 0, 0 },
     { NULL, 0, OPT_FLAG, 0, NULL, NULL, 0, 0 },

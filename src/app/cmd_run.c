@@ -60,7 +60,7 @@ static const struct opt opts[] = {
     { "context", 0, OPT_INT, AT(context), "N",
       "tokens of prompt and answer together (4096, or the model's maximum)", 1, INT_MAX },
     { "threads", 0, OPT_INT, AT(threads), "N", "threads; 0: as many as help (0)", 0, 1024 },
-    { "kv-type", 0, OPT_CHOICE, AT(kv), "f16|f32", "precision of keys and values (f16)", 0, 0 },
+    { "kv-type", 0, OPT_CHOICE, AT(kv), "f16|q8_0|f32", "precision of keys and values (f16)", 0, 0 },
     { "pack", 0, OPT_CHOICE, AT(pack), "auto|off|wait",
       "rearrange weights for speed in the background, never, or first (auto)", 0, 0 },
     { "mtp-draft", 0, OPT_INT, AT(mtp_draft), "N",

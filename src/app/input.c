@@ -37,7 +37,8 @@ bool input_text(const char *path, struct buf *text, slm_error *err)
 
 slm_kv_type input_kv(const char *name)
 {
-    return strcmp(name, "f32") == 0 ? SLM_KV_F32 : SLM_KV_F16;
+    return strcmp(name, "f32") == 0 ? SLM_KV_F32 : strcmp(name, "q8_0") == 0 ? SLM_KV_Q8_0
+                                                                              : SLM_KV_F16;
 }
 
 slm_pack input_pack(const char *name)

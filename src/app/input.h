@@ -12,7 +12,7 @@ bool input_text(const char *path, struct buf *text, slm_error *err);
 /* Checks that a text given as an argument is UTF-8. */
 bool input_check(const char *what, const char *text, size_t n, slm_error *err);
 
-/* SLM_KV_F32 for "f32", else SLM_KV_F16. */
+/* The type of its name: f16, q8_0, f32. */
 slm_kv_type input_kv(const char *name);
 
 /* The pack mode of its name: auto, off, wait. */

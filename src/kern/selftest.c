@@ -252,30 +252,43 @@ struct seg_out {
     float m[SEG_QUERIES], l[SEG_QUERIES], o[SEG_QUERIES][SEG_DIM];
 };
 
-/* Values of the key and value pages of a segment. */
-enum { PAGE_VALUES = KV_PAGE * SEG_DIM, SEG_VALUES = 2 * ATTN_SEGMENT_PAGES * PAGE_VALUES };
+/* Bytes of the key and value pages of a segment in the largest type. */
+enum { SEG_BYTES = 2 * ATTN_SEGMENT * SEG_DIM * 4 };
 
-/* f32, f16: room for SEG_VALUES. */
-static bool check_segment(struct test *t, enum kv_type kv, float softcap, float *f32, uint16_t *f16)
+/* pages[2]: SEG_BYTES each, for what either tier stores. */
+static bool check_segment(struct test *t, enum kv_type kv, float softcap, char *const pages[2])
 {
+    static const char *const names[KV_TYPES] = { "attention, f32", "attention, f16",
+                                                 "attention, q8_0" };
+    const size_t bytes = kv_head_bytes(kv, SEG_DIM);
     size_t q_off[SEG_QUERIES];
     int begin[SEG_QUERIES], end[SEG_QUERIES];
-    float q[SEG_QUERIES * SEG_DIM];
+    float q[SEG_QUERIES * SEG_DIM], row[SEG_DIM];
     struct seg_out out[2];
     struct attn_seg s = {
-        .n_q = SEG_QUERIES, .k_dim = SEG_DIM, .v_dim = SEG_DIM, .k_stride = SEG_DIM,
-        .v_stride = SEG_DIM, .kv = kv, .q = q, .q_off = q_off, .k_begin = begin, .k_end = end,
+        .n_q = SEG_QUERIES, .k_dim = SEG_DIM, .v_dim = SEG_DIM,
+        .k_stride = kv_stride(kv, SEG_DIM), .v_stride = kv_stride(kv, SEG_DIM), .kv = kv, .q = q, .q_off = q_off, .k_begin = begin, .k_end = end,
         .scale = 0.11f, .softcap = softcap, .o_stride = SEG_DIM,
     };
 
     fill_floats(t, q, SEG_QUERIES * SEG_DIM, 4);
-    fill_floats(t, f32, SEG_VALUES, 2);
-    t->scalar->to_f16(f16, f32, SEG_VALUES);
+    memset(pages[0], 0, SEG_BYTES);
+    memset(pages[1], 0, SEG_BYTES);
+    for (int j = 0; j < 2 * ATTN_SEGMENT; j++) {
+        const size_t at = (size_t)(j / KV_PAGE) * bytes;
+        fill_floats(t, row, SEG_DIM, 2);
+        for (int i = 0; i < 2; i++) {
+            const struct kern *k = i == 0 ? t->scalar : t->k;
+            (j < ATTN_SEGMENT ? k->store_key : k->store_value)(kv, pages[i] + at, j % KV_PAGE, row,
+                                                               SEG_DIM);
+        }
+    }
+    if (!same(t, names[kv], pages[0], pages[1], SEG_BYTES)) {
+        return false;
+    }
     for (int j = 0; j < ATTN_SEGMENT_PAGES; j++) {
-        const size_t at = (size_t)(2 * j) * PAGE_VALUES;
-        s.k_page[j] = kv == KV_F16 ? (const void *)(f16 + at) : f32 + at;
-        s.v_page[j] = kv == KV_F16 ? (const void *)(f16 + at + PAGE_VALUES)
-                                   : f32 + at + PAGE_VALUES;
+        s.k_page[j] = pages[0] + (size_t)j * bytes;
+        s.v_page[j] = pages[0] + (size_t)(ATTN_SEGMENT_PAGES + j) * bytes;
     }
     for (int i = 0; i < SEG_QUERIES; i++) {
         q_off[i] = (size_t)i * SEG_DIM;
@@ -290,21 +303,19 @@ static bool check_segment(struct test *t, enum kv_type kv, float softcap, float 
         const struct kern *k = i == 0 ? t->scalar : t->k;
         k->attn_segment(&s);
     }
-    return same(t, kv == KV_F16 ? "attention, f16" : "attention, f32", &out[0], &out[1],
-                sizeof out[0]);
+    return same(t, names[kv], &out[0], &out[1], sizeof out[0]);
 }
 
 static bool check_attention(struct test *t)
 {
-    float *f32 = mem_alloc_aligned(SEG_VALUES * sizeof *f32);
-    uint16_t *f16 = mem_alloc_aligned(SEG_VALUES * sizeof *f16);
-    bool ok = (f32 && f16) || no_memory(t);
+    char *const pages[2] = { mem_alloc_aligned(SEG_BYTES), mem_alloc_aligned(SEG_BYTES) };
+    bool ok = (pages[0] && pages[1]) || no_memory(t);
 
-    for (int i = 0; ok && i < 4; i++) {
-        ok = check_segment(t, i & 1 ? KV_F16 : KV_F32, i & 2 ? 20.0f : 0.0f, f32, f16);
+    for (int i = 0; ok && i < 2 * KV_TYPES; i++) {
+        ok = check_segment(t, (enum kv_type)(i % KV_TYPES), i < KV_TYPES ? 0.0f : 20.0f, pages);
     }
-    mem_free(f32);
-    mem_free(f16);
+    mem_free(pages[0]);
+    mem_free(pages[1]);
     return ok;
 }
 

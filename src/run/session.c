@@ -509,6 +509,7 @@ void session_show_next(struct session *s, int32_t id)
 
 void session_mark(struct session *s)
 {
+    s->keep = s->len;
     if (s->recur && s->has_logits && s->len > 0) {
         recur_save(s->recur, s->len, s->logits);
     }

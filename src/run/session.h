@@ -45,8 +45,8 @@ bool session_feed(struct session *s, const int32_t *ids, size_t n, slm_error *er
 bool session_score(struct session *s, const int32_t *ids, size_t n, float *out, slm_error *err);
 
 /* Keeps the longest common prefix with ids (at most n - 1 tokens unless the logits
- * of exactly these tokens are at hand; with recurrent layers as far as a checkpoint, with sliding ones as
- * far as their window is there) and feeds the rest. */
+ * of exactly these tokens are at hand; with recurrent layers as far as a checkpoint, with sliding
+ * ones as far as their window is there) and feeds the rest. */
 bool session_sync(struct session *s, const int32_t *ids, size_t n, size_t *reused, slm_error *err);
 
 /* Drops the tokens from n on.  Recurrent layers compute from the last checkpoint before them
