@@ -32,6 +32,7 @@ static void log_to_stderr(void *arg, slm_log_level level, const char *line)
 void out_init(void)
 {
     signal(SIGPIPE, SIG_IGN);
+    signal(SIGXFSZ, SIG_IGN);
     slm_log_set(log_to_stderr, NULL);
 }
 
@@ -177,6 +178,11 @@ void out_note(const char *fmt, ...)
 void out_set_quiet(bool quiet)
 {
     out.quiet = quiet;
+}
+
+bool out_is_quiet(void)
+{
+    return out.quiet;
 }
 
 int out_fail(const slm_error *err)

@@ -14,7 +14,7 @@
 
 #include "slm.h"
 
-/* A closed pipe becomes a failed write instead of a signal. */
+/* A closed pipe and a file at its size limit become failed writes instead of signals. */
 void out_init(void);
 
 /* Standard output. */
@@ -44,6 +44,7 @@ void out_note(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 
 /* Without notes and warnings. */
 void out_set_quiet(bool quiet);
+bool out_is_quiet(void);
 
 /* Prints "slm: MESSAGE" with the details that were logged, on one line; returns 1. */
 int out_fail(const slm_error *err);

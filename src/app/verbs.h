@@ -4,6 +4,7 @@
 
 #include "app/args.h"
 
-extern const struct verb verb_run, verb_info, verb_tokenize, verb_perplexity, verb_doctor;
+extern const struct verb verb_run, verb_info, verb_tokenize, verb_perplexity, verb_quantize,
+    verb_doctor;
 
 #endif

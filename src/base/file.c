@@ -11,6 +11,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include "base/mem.h"
@@ -137,105 +138,130 @@ bool file_read(const char *path, size_t max, struct buf *b, slm_error *err)
 
 /* ---- writing --------------------------------------------------------------- */
 
-static bool write_fd(int fd, const char *path, const struct file_part *parts, size_t n_parts,
-                     slm_error *err)
+/* Creates a new file beside the path.  The mode follows the umask. */
+static bool open_beside(struct file_out *f, slm_error *err)
 {
-    for (size_t i = 0; i < n_parts; i++) {
-        const char *p = parts[i].data;
-        size_t left = parts[i].n;
+    static _Atomic unsigned counter;
+    const size_t cap = strlen(f->path) + 40;
 
-        while (left > 0) {
-            ssize_t n = write(fd, p, left);
-
-            if (n < 0 && errno == EINTR) {
-                continue;
-            }
-            if (n < 0) {
-                return fail_errno(err, path, "cannot be written");
-            }
-            p += n;
-            left -= (size_t)n;
+    f->beside = mem_alloc(cap, 1);
+    if (f->beside == NULL) {
+        return slm_fail_nomem(err, "a file name");
+    }
+    for (int attempt = 0; attempt < 100; attempt++) {
+        snprintf(f->beside, cap, "%s.%ld-%u.tmp", f->path, (long)getpid(),
+                 atomic_fetch_add(&counter, 1));
+        f->fd = open(f->beside, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+        if (f->fd >= 0 || errno != EEXIST) {
+            break;
         }
+    }
+    return f->fd >= 0 || fail_errno(err, f->path, "cannot be created");
+}
+
+/* Whether the disk says that it has room; one that does not say is tried. */
+static bool check_room(const struct file_out *f, uint64_t expected, slm_error *err)
+{
+    struct statvfs fs;
+
+    if (fstatvfs(f->fd, &fs) != 0 || fs.f_blocks == 0) {
+        return true;
+    }
+    const uint64_t room = (uint64_t)fs.f_bavail * fs.f_frsize;
+
+    if (expected <= room) {
+        return true;
+    }
+    slm_fail(err, SLM_E_IO, "needs %llu MB, but the disk has room for %llu MB",
+             (unsigned long long)(expected / 1000000), (unsigned long long)(room / 1000000));
+    return slm_wrap(err, "%s", f->path);
+}
+
+bool file_out_open(struct file_out *f, const char *path, uint64_t expected, slm_error *err)
+{
+    struct stat st;
+    const bool exists = stat(path, &st) == 0;
+
+    *f = (struct file_out){ .fd = -1 };
+    if (exists && S_ISDIR(st.st_mode)) {
+        return fail_path(err, path, "is a directory, not a file");
+    }
+    f->path = mem_strndup(path, strlen(path));
+    if (f->path == NULL) {
+        return slm_fail_nomem(err, "a file name");
+    }
+    bool ok;
+
+    if (exists && !S_ISREG(st.st_mode)) {
+        /* A device or a pipe is written to, never replaced by a file. */
+        f->fd = open(path, O_WRONLY | O_CLOEXEC);
+        ok = f->fd >= 0 || fail_errno(err, path, "cannot be opened");
+    } else {
+        ok = open_beside(f, err) && check_room(f, expected, err);
+    }
+    if (!ok) {
+        file_out_close(f, false, NULL);
+    }
+    return ok;
+}
+
+bool file_out_add(struct file_out *f, const void *data, size_t n, slm_error *err)
+{
+    const char *p = data;
+
+    while (n > 0) {
+        ssize_t done = write(f->fd, p, n);
+
+        if (done < 0 && errno == EINTR) {
+            continue;
+        }
+        if (done < 0) {
+            return fail_errno(err, f->path, "cannot be written");
+        }
+        p += done;
+        n -= (size_t)done;
+        f->written += (uint64_t)done;
     }
     return true;
 }
 
-/* A new file beside the path, its name in `name`.  The mode follows the umask. */
-static int open_beside(const char *path, char *name, size_t cap)
+bool file_out_close(struct file_out *f, bool keep, slm_error *err)
 {
-    static _Atomic unsigned counter;
+    bool ok = keep;
 
-    for (int attempt = 0; attempt < 100; attempt++) {
-        snprintf(name, cap, "%s.%ld-%u.tmp", path, (long)getpid(),
-                 atomic_fetch_add(&counter, 1));
-        int fd = open(name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-
-        if (fd >= 0 || errno != EEXIST) {
-            return fd;
-        }
+    if (f->path == NULL) {
+        *f = (struct file_out){ .fd = -1 };
+        return ok;
     }
-    return -1;
-}
-
-static bool write_and_rename(const char *path, const struct file_part *parts, size_t n_parts,
-                             slm_error *err)
-{
-    size_t cap = strlen(path) + 40;
-    char *name = mem_alloc(cap, 1);
-
-    if (name == NULL) {
-        return slm_fail_nomem(err, "a file name");
+    /* The content must be on disk before the name points to it. */
+    if (ok && f->beside != NULL && fsync(f->fd) != 0) {
+        ok = fail_errno(err, f->path, "cannot be written");
     }
-    int fd = open_beside(path, name, cap);
-    bool ok = fd >= 0 || fail_errno(err, path, "cannot be created");
-
-    if (fd >= 0) {
-        ok = write_fd(fd, path, parts, n_parts, err);
-        /* The content must be on disk before the name points to it. */
-        if (ok && fsync(fd) != 0) {
-            ok = fail_errno(err, path, "cannot be written");
-        }
-        if (close(fd) != 0 && ok) {
-            ok = fail_errno(err, path, "cannot be written");
-        }
-        if (ok && rename(name, path) != 0) {
-            ok = fail_errno(err, path, "cannot be replaced");
-        }
-        if (!ok) {
-            unlink(name);
-        }
+    if (f->fd >= 0 && close(f->fd) != 0 && ok) {
+        ok = fail_errno(err, f->path, "cannot be written");
     }
-    mem_free(name);
-    return ok;
-}
-
-/* A device or a pipe is written to, never replaced by a file. */
-static bool write_in_place(const char *path, const struct file_part *parts, size_t n_parts,
-                           slm_error *err)
-{
-    int fd = open(path, O_WRONLY | O_CLOEXEC);
-
-    if (fd < 0) {
-        return fail_errno(err, path, "cannot be opened");
+    if (ok && f->beside != NULL && rename(f->beside, f->path) != 0) {
+        ok = fail_errno(err, f->path, "cannot be replaced");
     }
-    bool ok = write_fd(fd, path, parts, n_parts, err);
-
-    close(fd);
+    if (!ok && f->fd >= 0 && f->beside != NULL) {
+        unlink(f->beside);
+    }
+    mem_free(f->beside);
+    mem_free(f->path);
+    *f = (struct file_out){ .fd = -1 };
     return ok;
 }
 
 bool file_write_parts(const char *path, const struct file_part *parts, size_t n_parts,
                       slm_error *err)
 {
-    struct stat st;
+    struct file_out f;
+    bool ok = file_out_open(&f, path, 0, err);
 
-    if (stat(path, &st) == 0 && S_ISDIR(st.st_mode)) {
-        return fail_path(err, path, "is a directory, not a file");
+    for (size_t i = 0; ok && i < n_parts; i++) {
+        ok = file_out_add(&f, parts[i].data, parts[i].n, err);
     }
-    if (stat(path, &st) == 0 && !S_ISREG(st.st_mode)) {
-        return write_in_place(path, parts, n_parts, err);
-    }
-    return write_and_rename(path, parts, n_parts, err);
+    return file_out_close(&f, ok, err);
 }
 
 bool file_write(const char *path, const void *data, size_t n, slm_error *err)

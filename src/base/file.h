@@ -10,6 +10,8 @@
 #ifndef FILE_H
 #define FILE_H
 
+#include <stdint.h>
+
 #include "base/buf.h"
 #include "base/error.h"
 
@@ -39,5 +41,21 @@ struct file_part {
 /* The same with the parts one after another. */
 bool file_write_parts(const char *path, const struct file_part *parts, size_t n_parts,
                       slm_error *err);
+
+/* A file that is written piece by piece, beside the path until it is complete. */
+struct file_out {
+    int fd;             /* -1: not open */
+    char *path;
+    char *beside;       /* the name that it has meanwhile; NULL for a device or a pipe */
+    uint64_t written;
+};
+
+/* expected: its size in bytes, so that a disk without room is refused at once; 0: not known. */
+bool file_out_open(struct file_out *f, const char *path, uint64_t expected, slm_error *err);
+bool file_out_add(struct file_out *f, const void *data, size_t n, slm_error *err);
+
+/* keep: puts the file in its place; else removes it.  Closes f either way; fine for one that is
+ * zeroed or whose opening failed. */
+bool file_out_close(struct file_out *f, bool keep, slm_error *err);
 
 #endif

@@ -358,6 +358,17 @@ const char *gguf_path(const struct gguf *g)
     return g->shards[0].path;
 }
 
+int gguf_n_shards(const struct gguf *g)
+{
+    return g->n_shards;
+}
+
+const char *gguf_shard_path(const struct gguf *g, int shard)
+{
+    assert(shard >= 0 && shard < g->n_shards);
+    return g->shards[shard].path;
+}
+
 size_t gguf_n_kv(const struct gguf *g)
 {
     return g->shards[0].n_kv;

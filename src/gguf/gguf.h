@@ -76,6 +76,8 @@ void gguf_close(struct gguf *g);
 uint32_t gguf_version(const struct gguf *g);
 uint64_t gguf_file_bytes(const struct gguf *g);  /* all shards */
 const char *gguf_path(const struct gguf *g);     /* "" for memory */
+int gguf_n_shards(const struct gguf *g);         /* 1 for a file that is not split */
+const char *gguf_shard_path(const struct gguf *g, int shard);
 
 size_t gguf_n_kv(const struct gguf *g);
 const struct gguf_kv *gguf_kv_at(const struct gguf *g, size_t i);
@@ -130,6 +132,12 @@ void gguf_put_kv(struct gguf_writer *w, const struct gguf_kv *kv);
 void gguf_put_tensor(struct gguf_writer *w, const char *name, uint32_t type, int n_dims,
                      const int64_t *ne, const void *data);
 bool gguf_write_file(struct gguf_writer *w, const char *path, slm_error *err);
+/* The same with data that does not exist yet: fn appends the bytes of tensor i, all of them, to
+ * the file with file_out_add (base/file.h).  It is called in order. */
+struct file_out;
+typedef bool gguf_data_fn(void *arg, size_t i, struct file_out *out, slm_error *err);
+bool gguf_write_stream(struct gguf_writer *w, const char *path, gguf_data_fn *fn, void *arg,
+                       slm_error *err);
 /* The file's bytes in memory (free with mem_free). */
 uint8_t *gguf_write_mem(struct gguf_writer *w, size_t *n, slm_error *err);
 

@@ -323,19 +323,16 @@ static bool encode_head(const struct gguf_writer *w, const char *zeros, struct b
     return (!b->failed && !w->kv.failed) || slm_fail_nomem(err, "the file's directory");
 }
 
-/* The file as a list of parts: the head, then each tensor and its padding. */
+/* What goes around the data: the head, and zeros for the gaps between tensors. */
 struct layout {
     struct buf head;
     char *zeros;
-    struct file_part *parts;
-    size_t n_parts;
 };
 
 static void layout_deinit(struct layout *l)
 {
     buf_deinit(&l->head);
     mem_free(l->zeros);
-    mem_free(l->parts);
 }
 
 static bool layout_init(struct layout *l, struct gguf_writer *w, slm_error *err)
@@ -349,31 +346,68 @@ static bool layout_init(struct layout *l, struct gguf_writer *w, slm_error *err)
         return false;
     }
     l->zeros = mem_zalloc(w->align, 1);
-    l->parts = mem_alloc(1 + 2 * w->n_tensors, sizeof *l->parts);
-    if (l->zeros == NULL || l->parts == NULL) {
+    if (l->zeros == NULL) {
         return slm_fail_nomem(err, "the file's layout");
     }
-    if (!check_names(w, err) || !encode_head(w, l->zeros, &l->head, err)) {
+    return check_names(w, err) && encode_head(w, l->zeros, &l->head, err);
+}
+
+static size_t padding(const struct gguf_writer *w, const struct out_tensor *t)
+{
+    return align_up(t->bytes, w->align) - t->bytes;
+}
+
+static uint64_t file_bytes(const struct gguf_writer *w, const struct layout *l)
+{
+    uint64_t sum = l->head.len;
+
+    for (size_t i = 0; i < w->n_tensors; i++) {
+        sum += w->tensors[i].bytes + padding(w, &w->tensors[i]);
+    }
+    return sum;
+}
+
+static bool write_tensor(const struct gguf_writer *w, const struct layout *l, size_t i,
+                         gguf_data_fn *fn, void *arg, struct file_out *out, slm_error *err)
+{
+    const struct out_tensor *t = &w->tensors[i];
+    const uint64_t begin = out->written;
+
+    if (!fn(arg, i, out, err)) {
         return false;
     }
-    l->parts[l->n_parts++] = (struct file_part){l->head.data, l->head.len};
-    for (size_t i = 0; i < w->n_tensors; i++) {
-        const struct out_tensor *t = &w->tensors[i];
-
-        l->parts[l->n_parts++] = (struct file_part){t->data, t->bytes};
-        l->parts[l->n_parts++] =
-            (struct file_part){l->zeros, align_up(t->bytes, w->align) - t->bytes};
+    if (out->written - begin != t->bytes) {
+        return slm_fail(err, SLM_E_INTERNAL, "tensor %s: %llu bytes were written in place of %zu",
+                        t->name, (unsigned long long)(out->written - begin), t->bytes);
     }
-    return true;
+    return file_out_add(out, l->zeros, padding(w, t), err);
+}
+
+bool gguf_write_stream(struct gguf_writer *w, const char *path, gguf_data_fn *fn, void *arg,
+                       slm_error *err)
+{
+    struct layout l;
+    struct file_out out = { .fd = -1 };
+    bool ok = layout_init(&l, w, err) && file_out_open(&out, path, file_bytes(w, &l), err) &&
+              file_out_add(&out, l.head.data, l.head.len, err);
+
+    for (size_t i = 0; ok && i < w->n_tensors; i++) {
+        ok = write_tensor(w, &l, i, fn, arg, &out, err);
+    }
+    ok = file_out_close(&out, ok, err);
+    layout_deinit(&l);
+    return ok;
+}
+
+static bool write_given(void *arg, size_t i, struct file_out *out, slm_error *err)
+{
+    const struct out_tensor *t = &((const struct gguf_writer *)arg)->tensors[i];
+    return file_out_add(out, t->data, t->bytes, err);
 }
 
 bool gguf_write_file(struct gguf_writer *w, const char *path, slm_error *err)
 {
-    struct layout l;
-    bool ok = layout_init(&l, w, err) && file_write_parts(path, l.parts, l.n_parts, err);
-
-    layout_deinit(&l);
-    return ok;
+    return gguf_write_stream(w, path, write_given, w, err);
 }
 
 uint8_t *gguf_write_mem(struct gguf_writer *w, size_t *n, slm_error *err)
@@ -384,8 +418,10 @@ uint8_t *gguf_write_mem(struct gguf_writer *w, size_t *n, slm_error *err)
     buf_init(&all, 0);
     bool ok = layout_init(&l, w, err);
 
-    for (size_t i = 0; ok && i < l.n_parts; i++) {
-        buf_add(&all, l.parts[i].data, l.parts[i].n);
+    buf_add(&all, ok ? l.head.data : NULL, ok ? l.head.len : 0);
+    for (size_t i = 0; ok && i < w->n_tensors; i++) {
+        buf_add(&all, w->tensors[i].data, w->tensors[i].bytes);
+        buf_add(&all, l.zeros, padding(w, &w->tensors[i]));
     }
     layout_deinit(&l);
     uint8_t *data = ok ? (uint8_t *)buf_take(&all, n) : NULL;
