@@ -147,6 +147,8 @@ static const struct change tensors[] = {
     { .tensor = "blk.1.ffn_norm.weight", .ne0 = 32, .type = QT_F32,
       .want = "blk.1.ffn_norm.weight", .code = FORMAT },
     { .tensor = "blk.0.ffn_up.weight", .ne0 = 256, .type = 24, .want = "I8", .code = UNSUPPORTED },
+    { .tensor = "blk.0.ffn_up.weight", .ne0 = 256, .type = 9, .want = "Q8_1", .code = UNSUPPORTED },
+    { .tensor = "blk.0.ffn_up.weight", .ne0 = 256, .type = 15, .want = "Q8_K", .code = UNSUPPORTED },
 };
 
 static void check_refused(const struct change *c, size_t n)

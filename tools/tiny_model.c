@@ -12,14 +12,6 @@
 #include "model/draft.h"
 #include "quant/quant.h"
 
-/* Where the f16 scales of a block lie; everything else in a block may be random. */
-static const struct { uint32_t type; int at[2]; } scale_fields[] = {
-    { QT_Q4_0, { 0, -1 } },   { QT_Q4_1, { 0, 2 } },  { QT_Q5_0, { 0, -1 } },
-    { QT_Q5_1, { 0, 2 } },    { QT_Q8_0, { 0, -1 } }, { QT_Q2_K, { 80, 82 } },
-    { QT_Q3_K, { 108, -1 } }, { QT_Q4_K, { 0, 2 } },  { QT_Q5_K, { 0, 2 } },
-    { QT_Q6_K, { 208, -1 } },
-};
-
 static const char chat_template[] =
     "{% for m in messages %}<|{{ m.role }}|>{{ m.content }}\n{% endfor %}"
     "{% if add_generation_prompt %}<|assistant|>{% endif %}";
@@ -190,23 +182,42 @@ static float signed_unit(struct rng *r)
     return (float)(2 * rng_unit(rng_next(r)) - 1);
 }
 
+/* About one over the size of a code times its sub-scale. */
+static float unit_scale(const struct quant_type *type)
+{
+    switch (type->id) {
+    case QT_IQ1_S:
+    case QT_IQ1_M: return 0.1f;
+    case QT_IQ2_XXS:
+    case QT_IQ2_XS:
+    case QT_IQ2_S: return 0.02f;
+    case QT_IQ3_XXS:
+    case QT_IQ3_S: return 0.008f;
+    case QT_IQ4_NL: return 0.015f;
+    case QT_IQ4_XS: return 0.001f;
+    case QT_TQ1_0:
+    case QT_TQ2_0:
+    case QT_Q1_0:
+    case QT_Q2_0: return 1;
+    case QT_MXFP4:
+    case QT_NVFP4: return 0.25f;
+    default: return type->block == 256 ? 0.005f : 0.1f;
+    }
+}
+
 /* Random blocks whose scales make the weights about `size` large. */
 static void fill_blocks(const struct quant_type *type, uint8_t *data, size_t bytes, float size,
                         struct rng *r)
 {
-    const float unit = type->block == 256 ? 0.005f : 0.1f;  /* a code times its sub-scale is 1 */
+    const float unit = unit_scale(type);
 
     for (size_t i = 0; i < bytes; i++) {
         data[i] = (uint8_t)(rng_next(r) >> 32);
     }
-    for (size_t i = 0; i < sizeof scale_fields / sizeof *scale_fields; i++) {
-        for (size_t at = 0; scale_fields[i].type == type->id && at < bytes;
-             at += (size_t)type->block_bytes) {
-            for (int f = 0; f < 2 && scale_fields[i].at[f] >= 0; f++) {
-                const uint16_t h = f32_to_f16(size * unit * signed_unit(r));
-                memcpy(data + at + scale_fields[i].at[f], &h, sizeof h);
-            }
-        }
+    for (size_t at = 0; at < bytes; at += (size_t)type->block_bytes) {
+        const uint16_t d = f32_to_f16(size * unit * signed_unit(r));
+        const uint16_t e = type->has_min ? f32_to_f16(size * unit * signed_unit(r)) : 0;
+        quant_set_scales(type, data + at, d, e);
     }
 }
 

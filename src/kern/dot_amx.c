@@ -1,4 +1,4 @@
-/* dot_amx.c - products of K types with AMX int8 tiles, from about ten tokens on.
+/* dot_amx.c - products of types of 256 weights with AMX int8 tiles, from about ten tokens on.
  *
  * Code times sub-scale is a small integer, so a superblock of a row becomes one or
  * two planes of bytes and all of K = 256 runs through the tiles without a step between
@@ -9,8 +9,10 @@
  *   q4_K   8 * [code * (scale / 8)] + [code * (scale % 8)]         at most 105 each
  *   q5_K   the same                                                at most 217 each
  *   q6_K   256 * [x >> 8] + [x & 255], x = (code - 32) * scale     the first one signed
+ *   iq     the same, x = code * scale
+ *   tq     code + 124
  *
- * What q3_K adds comes out again through the sum of the activation codes.  The
+ * What q3_K and tq add comes out again through the sum of the activation codes.  The
  * planes of a 16-row panel are B tiles as they are; the activations, token after
  * token, are A tiles, and a C tile is [16 tokens][16 rows].  Everything is exact, so
  * the one float step per superblock sees the same integers as in other tiers.
@@ -26,6 +28,7 @@
 
 #include "base/mem.h"
 #include "kern/dot_avx512.h"
+#include "kern/unpack_iq_avx512.h"
 
 /* Tokens of a batch from which tiles are faster. */
 enum { AMX_MIN = 10 };
@@ -145,6 +148,17 @@ INLINE __m512i bit_select(__m512i mask, __m512i a, __m512i b)
     return _mm512_ternarylogic_epi32(mask, a, b, 0xCA);
 }
 
+/* High and low bytes of the signed codes v times the words s, at vector k. */
+INLINE void put_bytes(struct planes *out, int k, __m512i v, __m512i s)
+{
+    const __m512i even = _mm512_set1_epi16(255);
+    const __m512i a = _mm512_mullo_epi16(_mm512_srai_epi16(_mm512_slli_epi16(v, 8), 8), s);
+    const __m512i b = _mm512_mullo_epi16(_mm512_srai_epi16(v, 8), s);
+
+    _mm512_store_si512(out->q[0][k], bit_select(even, _mm512_srli_epi16(a, 8), b));
+    _mm512_store_si512(out->q[1][k], bit_select(even, a, _mm512_slli_epi16(b, 8)));
+}
+
 /* Plane bytes of the codes v, all of one sub-block with scale s, at vector k. */
 INLINE void put_planes(uint32_t type, struct planes *out, int k, __m512i v, __m512i s)
 {
@@ -170,12 +184,8 @@ INLINE void put_planes(uint32_t type, struct planes *out, int k, __m512i v, __m5
         lo = _mm512_mullo_epi16(v, _mm512_and_si512(s, _mm512_set1_epi16(7)));
         break;
     default:
-        v = _mm512_sub_epi8(v, _mm512_set1_epi8(32));
-        a = _mm512_mullo_epi16(_mm512_srai_epi16(_mm512_slli_epi16(v, 8), 8), s);
-        b = _mm512_mullo_epi16(_mm512_srai_epi16(v, 8), s);
-        hi = bit_select(even, _mm512_srli_epi16(a, 8), b);
-        lo = bit_select(even, a, _mm512_slli_epi16(b, 8));
-        break;
+        put_bytes(out, k, _mm512_sub_epi8(v, _mm512_set1_epi8(32)), s);
+        return;
     }
     _mm512_store_si512(out->q[0][k], hi);
     _mm512_store_si512(out->q[1][k], lo);
@@ -186,13 +196,58 @@ INLINE bool has_min(uint32_t type)
     return type == QT_Q2_K || type == QT_Q4_K || type == QT_Q5_K;
 }
 
+INLINE bool is_ternary(uint32_t type)
+{
+    return type == QT_TQ1_0 || type == QT_TQ2_0;
+}
+
 INLINE bool two_planes(uint32_t type)
 {
-    return type != QT_Q2_K && type != QT_Q3_K;
+    return type != QT_Q2_K && type != QT_Q3_K && !is_ternary(type);
+}
+
+/* Two planes, the first one of signed high bytes. */
+INLINE bool signed_high(uint32_t type)
+{
+    return type == QT_Q6_K || (type > QT_Q6_K && !is_ternary(type));
+}
+
+/* One plane, whose bytes have 124 too much. */
+INLINE bool biased_124(uint32_t type)
+{
+    return type == QT_Q3_K || is_ternary(type);
+}
+
+/* The planes of codebook and ternary types. */
+INLINE void open_planes(uint32_t type, const uint8_t *p, struct planes *out)
+{
+    const __m512i flip = _mm512_set1_epi8((char)0x80), four = _mm512_set1_epi8(4);
+    const int width = scale_width(type) / 4;
+    struct opened w;
+
+    open_panel(type, p, &w);
+    out->d = w.d;
+    NO_UNROLL
+    for (int j = 0; j < 64 / width; j++) {
+        const __m512i low = _mm512_and_si512(w.s[j], _mm512_set1_epi32(0xFFFF));
+        const __m512i s = _mm512_or_si512(low, _mm512_slli_epi32(w.s[j], 16));
+        for (int k = width * j; k < width * (j + 1); k++) {
+            const __m512i v = _mm512_load_si512(w.q[k]);
+            if (is_ternary(type)) {
+                _mm512_store_si512(out->q[0][k], _mm512_sub_epi8(v, four));
+            } else {
+                put_bytes(out, k, _mm512_xor_si512(v, flip), s);
+            }
+        }
+    }
 }
 
 INLINE void unpack_planes(uint32_t type, const uint8_t *p, struct planes *out)
 {
+    if (type > QT_Q6_K) {
+        open_planes(type, p, out);
+        return;
+    }
     const int inner = walk_inner(type), vectors = walk_vectors(type);
     struct scales sc;
 
@@ -249,7 +304,7 @@ struct sums {
 /* Tile c += tile a * tile b of the first plane. */
 #define PRODUCT(type, c, a, b)                                                                \
     do {                                                                                      \
-        if ((type) == QT_Q6_K) {                                                              \
+        if (signed_high(type)) {                                                              \
             _tile_dpbssd(c, a, b);                                                            \
         } else {                                                                              \
             _tile_dpbsud(c, a, b);                                                            \
@@ -355,9 +410,9 @@ INLINE void float_step(uint32_t type, const struct rows *w, const int32_t *act, 
 
     if (type == QT_Q4_K || type == QT_Q5_K) {
         s = _mm512_slli_epi32(s, 3);
-    } else if (type == QT_Q6_K) {
+    } else if (signed_high(type)) {
         s = _mm512_slli_epi32(s, 8);
-    } else if (type == QT_Q3_K) {
+    } else if (biased_124(type)) {
         s = _mm512_add_epi32(s, _mm512_set1_epi32(act[A256_B3]));
     }
     s = _mm512_add_epi32(s, _mm512_load_si512(c + 256));
@@ -508,11 +563,6 @@ INLINE void run_pass(uint32_t type, const struct pass *s, float *y)
     }
 }
 
-static int min_int(int a, int b)
-{
-    return a < b ? a : b;
-}
-
 /* Tokens of a pass: as few passes as fit the caches, of equal size, in whole pairs of tiles. */
 static int pass_tokens(int n_tok, int n_blocks)
 {
@@ -562,30 +612,30 @@ INLINE void mm_amx(uint32_t type, const void *w, int k, int n_rows, const void *
     _tile_release();
 }
 
-#define MM(id, q)                                                                             \
+#define MM(ID, q)                                                                             \
     static void mm_##q##_amx(const void *w, int k, int n_rows, const void *act, int n_tok,    \
                              int t0, int t1, float *y, size_t ldy)                            \
     {                                                                                         \
         if (n_tok < AMX_MIN) {                                                                \
             mm_##q##_avx512(w, k, n_rows, act, n_tok, t0, t1, y, ldy);                        \
         } else if (t0 < t1) {                                                                 \
-            mm_amx(id, w, k, n_rows, act, n_tok, t0, t1, y, ldy);                             \
+            mm_amx(QT_##ID, w, k, n_rows, act, n_tok, t0, t1, y, ldy);                             \
         }                                                                                     \
     }
 
-MM(QT_Q2_K, q2_K)
-MM(QT_Q3_K, q3_K)
-MM(QT_Q4_K, q4_K)
-MM(QT_Q5_K, q5_K)
-MM(QT_Q6_K, q6_K)
+/* The types of 256 weights. */
+#define AMX_TYPES(X)                                                                          \
+    X(Q2_K, q2_k) X(Q3_K, q3_k) X(Q4_K, q4_k) X(Q5_K, q5_k) X(Q6_K, q6_k)                     \
+    X(IQ1_S, iq1_s) X(IQ1_M, iq1_m) X(IQ2_XXS, iq2_xxs) X(IQ2_XS, iq2_xs) X(IQ2_S, iq2_s)     \
+    X(IQ3_XXS, iq3_xxs) X(IQ3_S, iq3_s) X(IQ4_XS, iq4_xs) X(TQ1_0, tq1_0) X(TQ2_0, tq2_0)
+
+AMX_TYPES(MM)
+
+#define ENTRY(ID, codec) k->mm[QT_##ID] = mm_##codec##_amx;
 
 void dot_amx_fill(struct kern *k)
 {
     k->act_bytes = act_bytes_amx;
     k->act_quant = act_quant_amx;
-    k->mm[QT_Q2_K] = mm_q2_K_amx;
-    k->mm[QT_Q3_K] = mm_q3_K_amx;
-    k->mm[QT_Q4_K] = mm_q4_K_amx;
-    k->mm[QT_Q5_K] = mm_q5_K_amx;
-    k->mm[QT_Q6_K] = mm_q6_K_amx;
+    AMX_TYPES(ENTRY)
 }

@@ -18,6 +18,7 @@
 #include "kern/dot.h"
 #include "kern/panel.h"
 #include "kern/unpack_avx2.h"
+#include "kern/unpack_iq_avx2.h"
 
 /* Panels are asked for twice: into L2 far ahead, so that enough lines are on their
  * way, and into L1 just ahead, so that loads need no line buffer. */
@@ -50,34 +51,30 @@ ALWAYS_INLINE void ask_until(const uint8_t **line, const uint8_t *end)
 
 ALWAYS_INLINE bool is_k_type(uint32_t id)
 {
-    return id >= QT_Q2_K;
+    return type_act(id) == ACT_Q256;
+}
+
+/* Codebook and ternary types: unpack_iq_avx2.h. */
+ALWAYS_INLINE bool is_opened(uint32_t id)
+{
+    return is_k_type(id) && id > QT_Q6_K;
+}
+
+/* Types with a kernel of their own for one token. */
+ALWAYS_INLINE bool is_direct(uint32_t id)
+{
+    return !is_opened(id) && type_block(id) != 64 && type_block(id) != 128;
+}
+
+/* Codes that are signed bytes. */
+ALWAYS_INLINE bool is_signed(uint32_t id)
+{
+    return id == QT_Q8_0 || id == QT_IQ4_NL || id == QT_IQ4_XS;
 }
 
 ALWAYS_INLINE bool with_min(uint32_t id)
 {
     return id == QT_Q4_1 || id == QT_Q5_1 || id == QT_Q2_K || id == QT_Q4_K || id == QT_Q5_K;
-}
-
-/* Weights in a panel and its bytes. */
-ALWAYS_INLINE int block_of(uint32_t id)
-{
-    return is_k_type(id) ? 256 : 32;
-}
-
-ALWAYS_INLINE size_t panel_bytes(uint32_t id)
-{
-    switch (id) {
-    case QT_Q4_0: return 288;
-    case QT_Q4_1: return 320;
-    case QT_Q5_0: return 352;
-    case QT_Q5_1: return 384;
-    case QT_Q8_0: return 544;
-    case QT_Q2_K: return 1344;
-    case QT_Q3_K: return 1760;
-    case QT_Q4_K: return 2304;
-    case QT_Q5_K: return 2816;
-    default: return 3360;
-    }
 }
 
 ALWAYS_INLINE __m256i dword(const int32_t *p)
@@ -94,6 +91,40 @@ ALWAYS_INLINE __m256 dword_float(const int32_t *p)
 ALWAYS_INLINE __m256 halves(const uint8_t *p, int half)
 {
     return _mm256_cvtph_ps(load_128(p + 16 * half));
+}
+
+/* 2^(e - 128) of eight exponents; subnormal for e below 2. */
+ALWAYS_INLINE __m256 scales_mxfp4(const uint8_t *p, int half)
+{
+    const __m256i e = _mm256_cvtepu8_epi32(_mm_loadl_epi64((const void *)(p + 8 * half)));
+    const __m256i normal = _mm256_slli_epi32(_mm256_sub_epi32(e, _mm256_set1_epi32(1)), 23);
+    const __m256i tiny = _mm256_sllv_epi32(_mm256_set1_epi32(0x00200000), e);
+
+    return _mm256_castsi256_ps(
+        _mm256_blendv_epi8(normal, tiny, _mm256_cmpgt_epi32(_mm256_set1_epi32(2), e)));
+}
+
+/* Half of eight small floats, bytes i of the lanes. */
+ALWAYS_INLINE __m256 scales_nvfp4(const uint8_t *p, int i, int half)
+{
+    const __m256i none = _mm256_set1_epi32(0x7F);
+    const __m256i bits = _mm256_and_si256(
+        _mm256_srl_epi32(load_256(p + 32 * half), _mm_cvtsi32_si128(8 * i)), none);
+    /* With the fields of a float it is 2^-120 of the value, also where it is subnormal. */
+    const __m256 small = _mm256_castsi256_ps(_mm256_slli_epi32(
+        _mm256_andnot_si256(_mm256_cmpeq_epi32(bits, none), bits), 20));
+
+    return _mm256_mul_ps(small, _mm256_set1_ps(0x1p119f));
+}
+
+/* Scales of step i of a block of a type with activations of 32. */
+ALWAYS_INLINE __m256 scales_32(uint32_t id, const uint8_t *p, int i, int half)
+{
+    switch (id) {
+    case QT_MXFP4: return scales_mxfp4(p, half);
+    case QT_NVFP4: return scales_nvfp4(p, i, half);
+    default: return halves(p, half);
+    }
 }
 
 /* sum += products of unsigned codes, in 16 bits.  The empty statement hides the sum from
@@ -130,10 +161,10 @@ ALWAYS_INLINE __m256 step(__m256 acc, __m256 d, __m256 da, __m256 sum)
 /* What the 16-bit sums of a 32-block begin with: minus the offset of the codes. */
 ALWAYS_INLINE __m256i start_32(uint32_t id, const int32_t *a, int width, int t)
 {
-    if (id == QT_Q4_0) {
+    if (id == QT_Q4_0 || id == QT_Q1_0 || id == QT_Q2_0) {
         return dword(a + A32_START_8 * width + t);
     }
-    if (id == QT_Q5_0) {
+    if (id == QT_Q5_0 || id == QT_MXFP4) {
         return dword(a + A32_START_16 * width + t);
     }
     return _mm256_setzero_si256();
@@ -148,13 +179,18 @@ ALWAYS_INLINE __m256i finish_256(uint32_t id, __m256i sum, __m256i mins)
     if (id == QT_Q3_K) {
         sum = _mm256_sub_epi32(sum, _mm256_slli_epi32(mins, 2));
     }
+    if (is_opened(id)) {
+        const __m256i offset = _mm256_set1_epi32(offset_of(id));
+        sum = _mm256_sub_epi32(sum, _mm256_mullo_epi32(mins, offset));
+    }
     return sum;
 }
 
-/* Whether a K type needs sums of activations times its minima (or scales, q3_K). */
+/* Whether a K type needs sums of activations times its minima, or times its scales to take
+ * away the offset of its codes. */
 ALWAYS_INLINE bool uses_pairs(uint32_t id)
 {
-    return id != QT_Q6_K;
+    return id != QT_Q6_K && id != QT_IQ4_XS;
 }
 
 /* Sum over pairs of groups of min * activation sum. */
@@ -181,14 +217,14 @@ ALWAYS_INLINE void sum_32(uint32_t id, const uint8_t *p, const int32_t *a, const
     const struct shape s = shape_of(id);
     const __m256i ones = _mm256_set1_epi16(1);
 
-    if (id == QT_Q8_0) {
+    if (is_signed(id)) {
         sum[0] = sum[1] = _mm256_setzero_si256();
 #pragma GCC unroll 8
-        for (int col = 0; col < 8; col++) {
-            const __m256i x = dword(a + A32_Q + col);
-            ask_lines(line, 1);
+        for (int i = 0; i < 8; i++) {
+            const __m256i x = dword(a + A32_Q + i);
+            ask_lines(line, id == QT_Q8_0 || i % 2 == 0 ? 1 : 0);
             for (int half = 0; half < 2; half++) {
-                const __m256i v = codes_of(id, p, 0, col, 0, half);
+                const __m256i v = codes_of(id, p, 0, i % s.cols, i / s.cols, half);
                 sum[half] = add_signed(sum[half], v, _mm256_abs_epi8(v), x);
             }
         }
@@ -220,7 +256,7 @@ ALWAYS_INLINE void sum_32(uint32_t id, const uint8_t *p, const int32_t *a, const
 /* Lines that a unit of a K panel asks for, spread over its steps. */
 ALWAYS_INLINE int unit_lines(uint32_t id)
 {
-    return (int)panel_bytes(id) / 256;
+    return panel_bytes(id) / 256;
 }
 
 /* One unit of a K panel: sum[half] += scale * code * activation. */
@@ -264,7 +300,7 @@ ALWAYS_INLINE void block_256(uint32_t id, const uint8_t *p, const int32_t *a,
     __m256i sum[2] = { _mm256_setzero_si256(), _mm256_setzero_si256() };
     struct scales sc;
 
-    ask_until(line, p + panel_bytes(id) - 64 * 4 * (size_t)unit_lines(id));
+    ask_until(line, p + panel_bytes(id) - 64 * 4 * unit_lines(id));
     scales_of(id, p, &sc);
 #pragma GCC unroll 1
     for (int unit = 0; unit < 4; unit++) {
@@ -293,7 +329,7 @@ ALWAYS_INLINE void block_32(uint32_t id, const uint8_t *p, const int32_t *a,
     ask_until(line, p + panel_bytes(id) - 64 * (id == QT_Q8_0 ? 8 : 4));
     sum_32(id, p, a, line, sum);
     for (int half = 0; half < 2; half++) {
-        acc[half] = step(acc[half], halves(p, half), da, _mm256_cvtepi32_ps(sum[half]));
+        acc[half] = step(acc[half], scales_32(id, p, 0, half), da, _mm256_cvtepi32_ps(sum[half]));
         if (with_min(id)) {
             acc[half] = step(acc[half], halves(p + 32, half), da, dword_float(a + A32_SUM));
         }
@@ -317,7 +353,7 @@ ALWAYS_INLINE void store_rows(float *y, int n, __m256 low, __m256 high)
 ALWAYS_INLINE void one_token(uint32_t id, const uint8_t *w, int k, int n_rows, const int32_t *act,
                              float *y)
 {
-    const int n_blocks = k / block_of(id);
+    const int n_blocks = k / type_block(id);
     const uint8_t *p = w, *line = w;
 
     for (int r = 0; r < n_rows; r += PANEL_ROWS) {
@@ -338,21 +374,54 @@ ALWAYS_INLINE void one_token(uint32_t id, const uint8_t *w, int k, int n_rows, c
 
 /* ---- more tokens ------------------------------------------------------------------ */
 
-/* 256 weights of 16 rows, unpacked: one K panel or up to eight of 32 weights. */
+/* 256 weights of 16 rows, unpacked: one K panel or the panels of shorter blocks. */
 struct unpacked {
     __m256i code[64][2];   /* [k / 4][half] */
     struct scales sc;      /* K types */
-    __m256 d[8][2];        /* [block][half] */
+    __m256 d[16][2];       /* [step][half] */
     __m256 e[8][2];        /* minimum; -dmin for K types */
 };
+
+/* A codebook or ternary panel. */
+ALWAYS_INLINE void unpack_opened(uint32_t id, const uint8_t *p, struct unpacked *u)
+{
+    const int width = shape_of(id).scale_k;
+    const __m256i low = _mm256_set1_epi32(0xFFFF);
+
+    for (int half = 0; half < 2; half++) {
+        struct opened o = { .code = u->code, .half = half, .offset = offset_of(id) };
+
+        open_half(id, p, half, &o);
+        u->d[0][half] = opened_scales(id, p, half);
+        if (width == 64) {
+            continue;
+        }
+        for (int g = 0; g < 64 / width; g += 2) {
+            const __m256i a = _mm256_and_si256(o.scale[g], low);
+            const __m256i b = _mm256_slli_epi32(o.scale[g + 1], 16);
+            u->sc.scale[g][half] = _mm256_or_si256(a, _mm256_slli_epi32(a, 16));
+            u->sc.scale[g + 1][half] = _mm256_or_si256(b, _mm256_srli_epi32(b, 16));
+            u->sc.min[g / 2][half] = _mm256_or_si256(a, b);
+        }
+    }
+    for (int i = 0; width == 64 && i < 4; i++) {
+        u->sc.scale[0][0] = u->sc.scale[0][1] = _mm256_set1_epi16(1);
+        u->sc.min[i][0] = u->sc.min[i][1] = _mm256_set1_epi16(1);
+    }
+}
 
 ALWAYS_INLINE void unpack_panel(uint32_t id, const uint8_t *p, int block, struct unpacked *u)
 {
     const struct shape s = shape_of(id);
 
+    if (is_opened(id)) {
+        unpack_opened(id, p, u);
+        return;
+    }
 #pragma GCC unroll 4
     for (int unit = 0; unit < s.units; unit++) {
-        const int base = block * 8 + unit / 2 * s.unit_k + unit % 2 * s.half_unit_k;
+        const int base = block * type_block(id) / 4 + unit / 2 * s.unit_k +
+                         unit % 2 * s.half_unit_k;
         for (int col = 0; col < s.cols; col++) {
             for (int pl = 0; pl < s.planes; pl++) {
                 __m256i *code = u->code[base + pl * s.plane_k + col];
@@ -362,8 +431,11 @@ ALWAYS_INLINE void unpack_panel(uint32_t id, const uint8_t *p, int block, struct
         }
     }
     scales_of(id, p, &u->sc);
+    const int steps = id == QT_NVFP4 ? 4 : type_block(id) / 32;
     for (int half = 0; half < 2; half++) {
-        u->d[block][half] = halves(p, half);
+        for (int i = 0; i < (is_k_type(id) ? 1 : steps); i++) {
+            u->d[block * steps + i][half] = scales_32(id, p, i, half);
+        }
         if (with_min(id)) {
             const __m256 m = halves(p + 32, half);
             u->e[block][half] = is_k_type(id) ? _mm256_sub_ps(_mm256_set1_ps(-0.0f), m) : m;
@@ -383,6 +455,20 @@ ALWAYS_INLINE void tile_256(uint32_t id, const struct unpacked *u, const int32_t
     }
 #pragma GCC unroll 1
     for (int first = 0; first < 64; first += s.chain) {
+        const __m256i scale = u->sc.scale[first / s.scale_k][half];
+        if (s.single) {  /* no two products of these fit 16 bits */
+#pragma GCC unroll 8
+            for (int i = first; i < first + s.chain; i++) {
+                const __m256i v = u->code[i][half];
+                const __m256i magnitude = is_signed(id) ? _mm256_abs_epi8(v) : v;
+                for (int t = 0; t < n; t++) {
+                    const __m256i x = dword(a + (A256_Q + i) * n + t);
+                    const __m256i y = is_signed(id) ? _mm256_sign_epi8(x, v) : x;
+                    sum[t] = add_pairs(sum[t], _mm256_maddubs_epi16(magnitude, y), scale);
+                }
+            }
+            continue;
+        }
         for (int t = 0; t < n; t++) {
             words[t] = id == QT_Q6_K ? dword(a + (A256_START_32 + first / s.scale_k) * n + t)
                                      : _mm256_setzero_si256();
@@ -395,7 +481,7 @@ ALWAYS_INLINE void tile_256(uint32_t id, const struct unpacked *u, const int32_t
             }
         }
         for (int t = 0; t < n; t++) {
-            sum[t] = add_pairs(sum[t], words[t], u->sc.scale[first / s.scale_k][half]);
+            sum[t] = add_pairs(sum[t], words[t], scale);
         }
     }
     for (int t = 0; t < n; t++) {
@@ -424,7 +510,7 @@ ALWAYS_INLINE void tile_sums_32(uint32_t id, const __m256i (*code)[2], const int
     for (int t = 0; t < n; t++) {
         sum[t] = _mm256_setzero_si256();
     }
-    if (id == QT_Q8_0) {
+    if (is_signed(id)) {
         for (int i = 0; i < 8; i++) {
             const __m256i v = code[i][half], magnitude = _mm256_abs_epi8(v);
             for (int t = 0; t < n; t++) {
@@ -449,6 +535,28 @@ ALWAYS_INLINE void tile_sums_32(uint32_t id, const __m256i (*code)[2], const int
     }
 }
 
+/* A sixteen of nvfp4 for 8 rows x n tokens: signs move to the activation, and sums of codes up
+ * to 12 fit 16 bits. */
+ALWAYS_INLINE void sixteen_nvfp4(const __m256i (*code)[2], __m256 d, const int32_t *q,
+                                 const int32_t *da, int n, int half, __m256 *x)
+{
+    __m256i words[ACT_GROUP];
+
+    for (int t = 0; t < n; t++) {
+        words[t] = _mm256_setzero_si256();
+    }
+    for (int i = 0; i < 4; i++) {
+        const __m256i v = code[i][half], magnitude = _mm256_abs_epi8(v);
+        for (int t = 0; t < n; t++) {
+            words[t] = add_products(words[t], magnitude, _mm256_sign_epi8(dword(q + i * n + t), v));
+        }
+    }
+    for (int t = 0; t < n; t++) {
+        const __m256i sum = _mm256_madd_epi16(words[t], _mm256_set1_epi16(1));
+        x[t] = step(x[t], d, dword_float(da + t), _mm256_cvtepi32_ps(sum));
+    }
+}
+
 /* 8 rows x n tokens over n_blocks blocks of 32. */
 ALWAYS_INLINE void tile_32(uint32_t id, const struct unpacked *u, int n_blocks, const int32_t *a,
                            int n, int half, float *acc)
@@ -460,6 +568,13 @@ ALWAYS_INLINE void tile_32(uint32_t id, const struct unpacked *u, int n_blocks, 
     }
 #pragma GCC unroll 1
     for (int b = 0; b < n_blocks; b++, a += A32_DWORDS * n) {
+        if (id == QT_NVFP4) {
+            sixteen_nvfp4(&u->code[8 * b], u->d[2 * b][half], a + A32_Q * n, a + A32_D * n, n,
+                          half, x);
+            sixteen_nvfp4(&u->code[8 * b + 4], u->d[2 * b + 1][half], a + (A32_Q + 4) * n,
+                          a + A32_D * n, n, half, x);
+            continue;
+        }
         __m256i sum[ACT_GROUP];
         tile_sums_32(id, &u->code[8 * b], a, n, half, sum);
         for (int t = 0; t < n; t++) {
@@ -509,8 +624,9 @@ enum { PIECE_BYTES = 512 * 1024 };
 ALWAYS_INLINE void row_group(uint32_t id, const uint8_t *p, int k, int n_rows, const int32_t *act,
                              int n_tok, int g0, int g1, int t0, int t1, float *y, size_t ldy)
 {
-    const int n_blocks = k / block_of(id), per_chunk = 256 / block_of(id);
-    const int block_dwords = is_k_type(id) ? A256_DWORDS : A32_DWORDS;
+    const int n_blocks = k / type_block(id), per_chunk = 256 / type_block(id);
+    const int parts = is_k_type(id) ? 1 : type_block(id) / 32;
+    const int block_dwords = parts * (is_k_type(id) ? A256_DWORDS : A32_DWORDS);
     const size_t token_dwords = (size_t)n_blocks * (size_t)block_dwords;
     float acc[TOKENS_MAX][PANEL_ROWS] __attribute__((aligned(32)));
     struct unpacked u;
@@ -527,7 +643,7 @@ ALWAYS_INLINE void row_group(uint32_t id, const uint8_t *p, int k, int n_rows, c
             const int width = act_width(n_tok, g);
             const int32_t *a = act + (size_t)g * ACT_GROUP * token_dwords
                                    + (size_t)b * (size_t)(block_dwords * width);
-            tile(id, &u, n, a, width, acc[(g - g0) * ACT_GROUP]);
+            tile(id, &u, n * parts, a, width, acc[(g - g0) * ACT_GROUP]);
         }
     }
     for (int t = t0 > g0 * ACT_GROUP ? t0 : g0 * ACT_GROUP; t < t1 && t < g1 * ACT_GROUP; t++) {
@@ -541,7 +657,7 @@ ALWAYS_INLINE void token_piece(uint32_t id, const uint8_t *w, int k, int n_rows,
                                const int32_t *act, int n_tok, int g0, int g1, int t0, int t1,
                                float *y, size_t ldy)
 {
-    const size_t group_bytes = (size_t)(k / block_of(id)) * panel_bytes(id);
+    const size_t group_bytes = (size_t)(k / type_block(id)) * (size_t)panel_bytes(id);
     const int at_once = TOKENS_MAX / ACT_GROUP;
 
     for (int r = 0; r < n_rows; r += PANEL_ROWS, w += group_bytes) {
@@ -571,11 +687,11 @@ ALWAYS_INLINE void many_tokens(uint32_t id, const void *w, int k, int n_rows, co
 ALWAYS_INLINE void mm(uint32_t id, const void *w, int k, int n_rows, const void *act, int n_tok,
                       int t0, int t1, float *y, size_t ldy)
 {
-    assert(k > 0 && k % block_of(id) == 0 && t0 >= 0 && t1 <= n_tok);
+    assert(k > 0 && k % type_block(id) == 0 && t0 >= 0 && t1 <= n_tok);
     if (t1 <= t0) {
         return;
     }
-    if (t1 - t0 == 1 && act_width(n_tok, t0 / ACT_GROUP) == 1) {
+    if (is_direct(id) && t1 - t0 == 1 && act_width(n_tok, t0 / ACT_GROUP) == 1) {
         const enum act_kind kind = is_k_type(id) ? ACT_Q256 : ACT_Q32;
         const int32_t *a = (const int32_t *)act + (size_t)t0 * act_dwords(kind, k);
         one_token(id, w, k, n_rows, a, y + (size_t)t0 * ldy);
@@ -584,23 +700,15 @@ ALWAYS_INLINE void mm(uint32_t id, const void *w, int k, int n_rows, const void 
     }
 }
 
-#define MM(ID, name)                                                                          \
-    static void dot_##name##_avx2(const void *w, int k, int n_rows, const void *act,          \
-                                  int n_tok, int t0, int t1, float *y, size_t ldy)            \
+#define MM(ID, codec, ...)                                                                    \
+    static void dot_##codec##_avx2(const void *w, int k, int n_rows, const void *act,         \
+                                   int n_tok, int t0, int t1, float *y, size_t ldy)           \
     {                                                                                         \
         mm(QT_##ID, w, k, n_rows, act, n_tok, t0, t1, y, ldy);                                \
     }
+QUANT_INTEGER_TYPES(MM)
 
-MM(Q4_0, q4_0)
-MM(Q4_1, q4_1)
-MM(Q5_0, q5_0)
-MM(Q5_1, q5_1)
-MM(Q8_0, q8_0)
-MM(Q2_K, q2_k)
-MM(Q3_K, q3_k)
-MM(Q4_K, q4_k)
-MM(Q5_K, q5_k)
-MM(Q6_K, q6_k)
+#define ENTRY(ID, codec, ...) k->mm[QT_##ID] = dot_##codec##_avx2;
 
 void dot_avx2_fill(struct kern *k)
 {
@@ -608,14 +716,5 @@ void dot_avx2_fill(struct kern *k)
     k->act_quant = act_quant_avx2;
     k->panels = true;
     k->pack = panel_pack_avx2;
-    k->mm[QT_Q4_0] = dot_q4_0_avx2;
-    k->mm[QT_Q4_1] = dot_q4_1_avx2;
-    k->mm[QT_Q5_0] = dot_q5_0_avx2;
-    k->mm[QT_Q5_1] = dot_q5_1_avx2;
-    k->mm[QT_Q8_0] = dot_q8_0_avx2;
-    k->mm[QT_Q2_K] = dot_q2_k_avx2;
-    k->mm[QT_Q3_K] = dot_q3_k_avx2;
-    k->mm[QT_Q4_K] = dot_q4_k_avx2;
-    k->mm[QT_Q5_K] = dot_q5_k_avx2;
-    k->mm[QT_Q6_K] = dot_q6_k_avx2;
+    QUANT_INTEGER_TYPES(ENTRY)
 }

@@ -15,29 +15,10 @@
 #include "base/mem.h"
 #include "kern/panel.h"
 
-/* Tokens side by side in a group of activations. */
-enum { GROUP = 8 };
-
-/* Distances of the two prefetches in bytes; 4 to 16 KiB and 2 to 3 KiB measure alike. */
-enum { AHEAD_L2 = 8192, AHEAD_L1 = 2304 };
-
-/* Tokens are taken in pieces whose activations leave room in the second-level cache. */
-enum { PIECE_BYTES = 512 * 1024 };
-
 /* ---- activations -------------------------------------------------------------------------------
  *
  * A group of n tokens: for each block of K the columns (dot_avx512.h) of the tokens side by side,
  * rows of n dwords. */
-
-static int act_block(enum act_kind kind)
-{
-    return kind == ACT_Q32 ? 32 : 256;
-}
-
-static int act_rows(enum act_kind kind)
-{
-    return kind == ACT_Q32 ? A32_ROWS : A256_ROWS;
-}
 
 size_t act_bytes_avx512(enum act_kind kind, int k, int n_tok)
 {
@@ -156,54 +137,76 @@ INLINE void put(const struct out *out, int t, __m512 v)
     }
 }
 
-INLINE __m512i dword(const int32_t *p)
-{
-    return _mm512_set1_epi32(*p);
-}
-
-INLINE __m512 dword_ps(const int32_t *p)
-{
-    return _mm512_castsi512_ps(_mm512_set1_epi32(*p));
-}
-
-/* Step i of `steps` through a stretch of `bytes` at p: requests its share of the lines. */
-INLINE void fetch_ahead(const uint8_t *p, int bytes, int i, int steps)
-{
-    const int lines = (bytes + 63) / 64;
-
-    for (int l = i * lines / steps; l < (i + 1) * lines / steps; l++) {
-        _mm_prefetch((const char *)p + 64 * l + AHEAD_L2, _MM_HINT_T1);
-        _mm_prefetch((const char *)p + 64 * l + AHEAD_L1, _MM_HINT_T0);
-    }
-}
-
-INLINE struct codes unpack_32(uint32_t type, const uint8_t *p, int i)
+/* Vectors i and 4 + i of the 32 weights of a part of a block. */
+INLINE struct codes unpack_32(uint32_t type, const uint8_t *p, int part, int i)
 {
     switch (type) {
     case QT_Q4_0: return unpack_q4_0(p, i);
     case QT_Q4_1: return unpack_q4_1(p, i);
     case QT_Q5_0: return unpack_q5_0(p, i);
     case QT_Q5_1: return unpack_q5_1(p, i);
+    case QT_IQ4_NL: return unpack_values(iq4_values, p + 32, i);
+    case QT_MXFP4: return unpack_values(fp4_values, p + 16, i);
+    case QT_NVFP4: return unpack_nvfp4(p, part, i);
+    case QT_Q1_0: return unpack_q1_0(p, part, i);
+    case QT_Q2_0: return unpack_q2_0(p, part, i);
     default: return unpack_q8_0(p, i);
     }
 }
 
-/* Sum that takes the bias of the codes away, at the start of a block. */
-INLINE __m512i start_32(uint32_t type, const int32_t *x, int n, int t)
+/* Scales of the rows for vectors 0 .. 3 of a part, and for 4 .. 7 where they differ. */
+INLINE __m512 scales_32(uint32_t type, const uint8_t *p, int part, int half)
 {
     switch (type) {
-    case QT_Q4_0: return dword(x + A32_S8 * n + t);
-    case QT_Q5_0: return dword(x + A32_S16 * n + t);
-    case QT_Q8_0: return dword(x + A32_S128 * n + t);
-    default: return _mm512_setzero_si512();
+    case QT_MXFP4: return scales_mxfp4(p);
+    case QT_NVFP4: return scales_nvfp4(p, 2 * part + half);
+    default: return scales_f16(p);
     }
 }
 
-/* n tokens of a type of 32 weights; `ahead` when the weights come from memory. */
+/* Sums that take the bias of the codes away, at the start of a part. */
+INLINE struct codes start_32(uint32_t type, const int32_t *x, int n, int t)
+{
+    const __m512i zero = _mm512_setzero_si512();
+
+    switch (type) {
+    case QT_Q4_1:
+    case QT_Q5_1: return (struct codes){ zero, zero };
+    case QT_Q4_0: return (struct codes){ dword(x + A32_S8 * n + t), zero };
+    case QT_Q5_0: return (struct codes){ dword(x + A32_S16 * n + t), zero };
+    case QT_NVFP4: {
+        const __m512i first = dword(x + A32_H128 * n + t);
+        return (struct codes){ first, _mm512_sub_epi32(dword(x + A32_S128 * n + t), first) };
+    }
+    default: return (struct codes){ dword(x + A32_S128 * n + t), zero };
+    }
+}
+
+/* The float steps of a part for one token; v: sums of vectors 0 .. 3 and 4 .. 7. */
+INLINE __m512 steps_32(uint32_t type, const uint8_t *p, const __m512 d[2], struct codes v,
+                       const int32_t *x, int n, int t, __m512 acc)
+{
+    const __m512 da = dword_ps(x + A32_D * n + t);
+
+    if (type == QT_NVFP4) {
+        acc = _mm512_fmadd_ps(_mm512_mul_ps(d[0], da), _mm512_cvtepi32_ps(v.a), acc);
+        return _mm512_fmadd_ps(_mm512_mul_ps(d[1], da), _mm512_cvtepi32_ps(v.b), acc);
+    }
+    acc = _mm512_fmadd_ps(_mm512_mul_ps(d[0], da),
+                          _mm512_cvtepi32_ps(_mm512_add_epi32(v.a, v.b)), acc);
+    if (type == QT_Q4_1 || type == QT_Q5_1) {
+        acc = _mm512_fmadd_ps(_mm512_mul_ps(scales_f16(p + 32), da), dword_ps(x + A32_S * n + t),
+                              acc);
+    }
+    return acc;
+}
+
+/* n tokens of a type whose activations are blocks of 32: each block of weights is one or more
+ * parts of 32.  `ahead` when the weights come from memory. */
 INLINE void tile_32(uint32_t type, int n, bool ahead, const uint8_t *p, const int32_t *x,
                     int n_blocks, const struct out *out)
 {
-    const int bytes = panel_bytes(type);
+    const int bytes = panel_bytes(type), parts = type_block(type) / 32;
     __m512 acc[GROUP];
 
     UNROLL
@@ -211,38 +214,32 @@ INLINE void tile_32(uint32_t type, int n, bool ahead, const uint8_t *p, const in
         acc[t] = _mm512_setzero_ps();
     }
     NO_UNROLL
-    for (int b = 0; b < n_blocks; b++, p += bytes, x += A32_ROWS * n) {
-        __m512i s[GROUP], u[GROUP];
-
+    for (int b = 0; b < n_blocks; b++, p += bytes) {
         UNROLL
-        for (int t = 0; t < n; t++) {
-            s[t] = start_32(type, x, n, t);
-            u[t] = _mm512_setzero_si512();
-        }
-        UNROLL
-        for (int i = 0; i < 4; i++) {
-            const struct codes w = unpack_32(type, p, i);
+        for (int part = 0; part < parts; part++, x += A32_ROWS * n) {
+            struct codes v[GROUP];
 
-            if (ahead) {
-                fetch_ahead(p, bytes, i, 4);
-            }
             UNROLL
             for (int t = 0; t < n; t++) {
-                s[t] = _mm512_dpbusd_epi32(s[t], w.a, dword(x + (A32_Q + i) * n + t));
-                u[t] = _mm512_dpbusd_epi32(u[t], w.b, dword(x + (A32_Q + 4 + i) * n + t));
+                v[t] = start_32(type, x, n, t);
             }
-        }
+            UNROLL
+            for (int i = 0; i < 4; i++) {
+                const struct codes w = unpack_32(type, p, part, i);
 
-        const __m512 d = scales_f16(p);
-        UNROLL
-        for (int t = 0; t < n; t++) {
-            const __m512 da = dword_ps(x + A32_D * n + t);
-            const __m512 sum = _mm512_cvtepi32_ps(_mm512_add_epi32(s[t], u[t]));
-
-            acc[t] = _mm512_fmadd_ps(_mm512_mul_ps(d, da), sum, acc[t]);
-            if (type == QT_Q4_1 || type == QT_Q5_1) {
-                acc[t] = _mm512_fmadd_ps(_mm512_mul_ps(scales_f16(p + 32), da),
-                                         dword_ps(x + A32_S * n + t), acc[t]);
+                if (ahead) {
+                    fetch_ahead(p, bytes, 4 * part + i, 4 * parts);
+                }
+                UNROLL
+                for (int t = 0; t < n; t++) {
+                    v[t].a = _mm512_dpbusd_epi32(v[t].a, w.a, dword(x + (A32_Q + i) * n + t));
+                    v[t].b = _mm512_dpbusd_epi32(v[t].b, w.b, dword(x + (A32_Q + 4 + i) * n + t));
+                }
+            }
+            const __m512 d[2] = { scales_32(type, p, part, 0), scales_32(type, p, part, 1) };
+            UNROLL
+            for (int t = 0; t < n; t++) {
+                acc[t] = steps_32(type, p, d, v[t], x, n, t, acc[t]);
             }
         }
     }
@@ -420,34 +417,33 @@ INLINE void tile_k(uint32_t type, int n, bool ahead, const uint8_t *p, const int
  * an earlier group has brought into the cache. */
 enum { TILES = GROUP + 1 };
 
-#define TILE(family, id, name, n, ahead)                                                 \
+#define TILE(ID, name, n, ahead)                                                         \
     static void name(const uint8_t *p, const int32_t *x, int n_blocks, const struct out *out) \
     {                                                                                    \
-        family(id, n, ahead, p, x, n_blocks, out);                                       \
+        if (type_act(QT_##ID) == ACT_Q32) {                                              \
+            tile_32(QT_##ID, n, ahead, p, x, n_blocks, out);                             \
+        } else {                                                                         \
+            tile_k(QT_##ID, n, ahead, p, x, n_blocks, out);                              \
+        }                                                                                \
     }
 
-#define TILES_OF(family, id, q)                                                          \
-    TILE(family, id, q##_1, 1, true)                                                     \
-    TILE(family, id, q##_2, 2, true)                                                     \
-    TILE(family, id, q##_3, 3, true)                                                     \
-    TILE(family, id, q##_4, 4, true)                                                     \
-    TILE(family, id, q##_5, 5, true)                                                     \
-    TILE(family, id, q##_6, 6, true)                                                     \
-    TILE(family, id, q##_7, 7, true)                                                     \
-    TILE(family, id, q##_8, 8, true)                                                     \
-    TILE(family, id, q##_8_cached, 8, false)                                             \
+#define TILES_OF(ID, q)                                                                  \
+    TILE(ID, q##_1, 1, true)                                                             \
+    TILE(ID, q##_2, 2, true)                                                             \
+    TILE(ID, q##_3, 3, true)                                                             \
+    TILE(ID, q##_4, 4, true)                                                             \
+    TILE(ID, q##_5, 5, true)                                                             \
+    TILE(ID, q##_6, 6, true)                                                             \
+    TILE(ID, q##_7, 7, true)                                                             \
+    TILE(ID, q##_8, 8, true)                                                             \
+    TILE(ID, q##_8_cached, 8, false)                                                     \
     static tile_fn *const q##_tiles[TILES] = { q##_1, q##_2, q##_3, q##_4, q##_5,         \
                                                q##_6, q##_7, q##_8, q##_8_cached };      \
     void mm_##q##_avx512(const void *w, int k, int n_rows, const void *act, int n_tok,   \
                          int t0, int t1, float *y, size_t ldy)                           \
     {                                                                                    \
-        mm_tiles(id, q##_tiles, w, k, n_rows, act, n_tok, t0, t1, y, ldy);               \
+        mm_tiles(QT_##ID, q##_tiles, w, k, n_rows, act, n_tok, t0, t1, y, ldy);          \
     }
-
-static int min_int(int a, int b)
-{
-    return a < b ? a : b;
-}
 
 /* Tokens [t0, t1) of one row group, in groups of activations. */
 static void row_group(tile_fn *const *tiles, const uint8_t *panels, int n_blocks,
@@ -470,10 +466,10 @@ static void row_group(tile_fn *const *tiles, const uint8_t *panels, int n_blocks
 static void mm_tiles(uint32_t type, tile_fn *const *tiles, const void *w, int k, int n_rows,
                      const void *act, int n_tok, int t0, int t1, float *y, size_t ldy)
 {
-    const enum act_kind kind = type < QT_Q2_K ? ACT_Q32 : ACT_Q256;
-    const int n_blocks = k / act_block(kind);
+    const enum act_kind kind = type_act(type);
+    const int n_blocks = k / type_block(type);
     const size_t group_bytes = (size_t)n_blocks * (size_t)panel_bytes(type);
-    const size_t tok_dwords = (size_t)n_blocks * (size_t)act_rows(kind);
+    const size_t tok_dwords = (size_t)(k / act_block(kind)) * (size_t)act_rows(kind);
     const size_t fit = PIECE_BYTES / (4 * tok_dwords * 2 * GROUP) * 2 * GROUP;
     const int piece = fit < 4 * GROUP ? 4 * GROUP : fit < 4096 ? (int)fit : 4096;
 
@@ -490,16 +486,23 @@ static void mm_tiles(uint32_t type, tile_fn *const *tiles, const void *w, int k,
     }
 }
 
-TILES_OF(tile_32, QT_Q4_0, q4_0)
-TILES_OF(tile_32, QT_Q4_1, q4_1)
-TILES_OF(tile_32, QT_Q5_0, q5_0)
-TILES_OF(tile_32, QT_Q5_1, q5_1)
-TILES_OF(tile_32, QT_Q8_0, q8_0)
-TILES_OF(tile_k, QT_Q2_K, q2_K)
-TILES_OF(tile_k, QT_Q3_K, q3_K)
-TILES_OF(tile_k, QT_Q4_K, q4_K)
-TILES_OF(tile_k, QT_Q5_K, q5_K)
-TILES_OF(tile_k, QT_Q6_K, q6_K)
+TILES_OF(Q4_0, q4_0)
+TILES_OF(Q4_1, q4_1)
+TILES_OF(Q5_0, q5_0)
+TILES_OF(Q5_1, q5_1)
+TILES_OF(Q8_0, q8_0)
+TILES_OF(Q2_K, q2_k)
+TILES_OF(Q3_K, q3_k)
+TILES_OF(Q4_K, q4_k)
+TILES_OF(Q5_K, q5_k)
+TILES_OF(Q6_K, q6_k)
+TILES_OF(IQ4_NL, iq4_nl)
+TILES_OF(MXFP4, mxfp4)
+TILES_OF(NVFP4, nvfp4)
+TILES_OF(Q1_0, q1_0)
+TILES_OF(Q2_0, q2_0)
+
+#define ENTRY(ID, codec, ...) k->mm[QT_##ID] = mm_##codec##_avx512;
 
 void dot_avx512_fill(struct kern *k)
 {
@@ -507,14 +510,5 @@ void dot_avx512_fill(struct kern *k)
     k->act_quant = act_quant_avx512;
     k->panels = true;
     k->pack = panel_pack_avx512;
-    k->mm[QT_Q4_0] = mm_q4_0_avx512;
-    k->mm[QT_Q4_1] = mm_q4_1_avx512;
-    k->mm[QT_Q5_0] = mm_q5_0_avx512;
-    k->mm[QT_Q5_1] = mm_q5_1_avx512;
-    k->mm[QT_Q8_0] = mm_q8_0_avx512;
-    k->mm[QT_Q2_K] = mm_q2_K_avx512;
-    k->mm[QT_Q3_K] = mm_q3_K_avx512;
-    k->mm[QT_Q4_K] = mm_q4_K_avx512;
-    k->mm[QT_Q5_K] = mm_q5_K_avx512;
-    k->mm[QT_Q6_K] = mm_q6_K_avx512;
+    QUANT_INTEGER_TYPES(ENTRY)
 }

@@ -15,8 +15,15 @@ size_t act_bytes_avx512(enum act_kind kind, int k, int n_tok);
 void act_quant_avx512(enum act_kind kind, const float *x, size_t ldx, int k, int n_tok, int t0,
                       int t1, void *act);
 
-kern_mm_fn mm_q4_0_avx512, mm_q4_1_avx512, mm_q5_0_avx512, mm_q5_1_avx512, mm_q8_0_avx512;
-kern_mm_fn mm_q2_K_avx512, mm_q3_K_avx512, mm_q4_K_avx512, mm_q5_K_avx512, mm_q6_K_avx512;
+#define DECLARE_MM(ID, codec, ...) kern_mm_fn mm_##codec##_avx512;
+QUANT_INTEGER_TYPES(DECLARE_MM)
+#undef DECLARE_MM
+
+/* Tokens side by side in a group of activations. */
+enum { GROUP = 8 };
+
+/* Tokens are taken in pieces whose activations leave room in the second-level cache. */
+enum { PIECE_BYTES = 512 * 1024 };
 
 /* Rows of a column of 32 values.  s is the sum of the codes. */
 enum {
@@ -26,7 +33,8 @@ enum {
     A32_S8 = 10,    /* -8 * s, then -16 * s and -128 * s: what the bias of the codes adds */
     A32_S16 = 11,
     A32_S128 = 12,
-    A32_ROWS = 13
+    A32_H128 = 13,  /* -128 times the sum of the first 16 codes */
+    A32_ROWS = 14
 };
 
 /* Rows of a column of 256 values.  Pairs are int16, a low and b high, in the order of the walk
@@ -80,6 +88,13 @@ INLINE __m512i codes16(const float *x, __m512 factor)
     return _mm512_cvtps_epi32(_mm512_mul_ps(_mm512_loadu_ps(x), factor));
 }
 
+/* The sum of four dwords in each of them. */
+INLINE __m128i sum_in_lanes(__m128i v)
+{
+    v = _mm_add_epi32(v, _mm_shuffle_epi32(v, 0x4E));
+    return _mm_add_epi32(v, _mm_shuffle_epi32(v, 0xB1));
+}
+
 INLINE void quant_32(const float *x, int32_t *column)
 {
     float factor;
@@ -95,12 +110,12 @@ INLINE void quant_32(const float *x, int32_t *column)
     _mm_storeu_si128((void *)(column + 4), hi);
 
     const __m128i ones = _mm_set1_epi8(1);
-    __m128i s = _mm_dpbusd_epi32(_mm_dpbusd_epi32(_mm_setzero_si128(), ones, lo), ones, hi);
-    s = _mm_add_epi32(s, _mm_shuffle_epi32(s, 0x4E));
-    s = _mm_add_epi32(s, _mm_shuffle_epi32(s, 0xB1));  /* the sum in every lane */
-
+    const __m128i first = sum_in_lanes(_mm_dpbusd_epi32(_mm_setzero_si128(), ones, lo));
+    const __m128i s = _mm_add_epi32(first,
+                                    sum_in_lanes(_mm_dpbusd_epi32(_mm_setzero_si128(), ones, hi)));
     const __m128 head = _mm_move_ss(_mm_cvtepi32_ps(s), _mm_set_ss(d));
-    const __m128i tail = _mm_mullo_epi32(s, _mm_setr_epi32(-8, -16, -128, 0));
+    const __m128i tail = _mm_mullo_epi32(_mm_blend_epi32(s, first, 8),
+                                         _mm_setr_epi32(-8, -16, -128, -128));
     _mm_storeu_si128((void *)(column + A32_D), _mm_castps_si128(head));
     _mm_storeu_si128((void *)(column + A32_S8), tail);
 }
@@ -174,6 +189,47 @@ INLINE void quant_256(const float *x, int32_t *column, bool for_tiles)
         _mm512_storeu_si512(column + A256_Q6K,
                             _mm512_sub_epi32(zero, _mm512_slli_epi32(by6, 5)));
         _mm256_storeu_si256((void *)(column + A256_Q4K), start4);
+    }
+}
+
+/* ---- of kernels ------------------------------------------------------------------------------ */
+
+INLINE int act_block(enum act_kind kind)
+{
+    return kind == ACT_Q32 ? 32 : 256;
+}
+
+INLINE int act_rows(enum act_kind kind)
+{
+    return kind == ACT_Q32 ? A32_ROWS : A256_ROWS;
+}
+
+INLINE int min_int(int a, int b)
+{
+    return a < b ? a : b;
+}
+
+INLINE __m512i dword(const int32_t *p)
+{
+    return _mm512_set1_epi32(*p);
+}
+
+INLINE __m512 dword_ps(const int32_t *p)
+{
+    return _mm512_castsi512_ps(_mm512_set1_epi32(*p));
+}
+
+/* Distances of the two prefetches in bytes; 4 to 16 KiB and 2 to 3 KiB measure alike. */
+enum { AHEAD_L2 = 8192, AHEAD_L1 = 2304 };
+
+/* Step i of `steps` through a stretch of `bytes` at p: requests its share of the lines. */
+INLINE void fetch_ahead(const uint8_t *p, int bytes, int i, int steps)
+{
+    const int lines = (bytes + 63) / 64;
+
+    for (int l = i * lines / steps; l < (i + 1) * lines / steps; l++) {
+        _mm_prefetch((const char *)p + 64 * l + AHEAD_L2, _MM_HINT_T1);
+        _mm_prefetch((const char *)p + 64 * l + AHEAD_L1, _MM_HINT_T0);
     }
 }
 

@@ -116,16 +116,16 @@ static void act_quant_scalar(enum act_kind kind, const float *x, size_t ldx, int
 /* ---- products --------------------------------------------------------------------- */
 
 /* Sum of scale * code * q over n weights. */
-static int32_t code_sum(const struct qblock *w, const int8_t *q, int n)
+static int32_t code_sum(const int8_t *code, const int16_t *scale, const int8_t *q, int n)
 {
     int32_t total = 0;
 
     for (int s = 0; s < n / 16; s++) {
         int32_t part = 0;
         for (int i = 0; i < 16; i++) {
-            part += w->code[16 * s + i] * q[16 * s + i];
+            part += code[16 * s + i] * q[16 * s + i];
         }
-        total += w->scale[s] * part;
+        total += scale[s] * part;
     }
     return total;
 }
@@ -141,25 +141,24 @@ static int32_t min_sum(const struct qblock *w, const int16_t *sum, int n)
     return total;
 }
 
-/* One step of the chain: a block of weights with a block of activations. */
-static float chain_step(const struct quant_type *type, const struct qblock *w,
-                        const uint8_t *act, float acc)
+/* The steps of the chain that a block adds; act: the blocks of activations beside it. */
+static float chain_block(const struct quant_type *type, const struct qblock *w,
+                         const uint8_t *act, float acc)
 {
-    const int n = type->block;
-    const int8_t *q;
-    const int16_t *sum;
-    float da;
+    const int n = type->step;
 
-    if (type->act == ACT_Q32) {
-        const struct act_q32 *a = (const struct act_q32 *)act;
-        q = a->q, sum = a->sum, da = a->d;
-    } else {
+    if (type->act == ACT_Q256) {
         const struct act_q256 *a = (const struct act_q256 *)act;
-        q = a->q, sum = a->sum, da = a->d;
+        acc = fmaf(w->d[0] * a->d, (float)code_sum(w->code, w->scale, a->q, n), acc);
+        return type->has_min ? fmaf(w->e * a->d, (float)min_sum(w, a->sum, n), acc) : acc;
     }
-    acc = fmaf(w->d * da, (float)code_sum(w, q, n), acc);
-    if (type->has_min) {
-        acc = fmaf(w->e * da, (float)min_sum(w, sum, n), acc);
+    for (int i = 0; i < type->block; i += n) {
+        const struct act_q32 *a = (const struct act_q32 *)act + i / 32;
+        const int32_t s = code_sum(w->code + i, w->scale + i / 16, a->q + i % 32, n);
+        acc = fmaf(w->d[i / n] * a->d, (float)s, acc);
+        if (type->has_min) {
+            acc = fmaf(w->e * a->d, (float)min_sum(w, a->sum, n), acc);
+        }
     }
     return acc;
 }
@@ -171,7 +170,8 @@ static void mm_rows(const struct quant_type *type, const void *w, int k, int n_r
                     const void *act, int t0, int t1, float *y, size_t ldy)
 {
     const int n_blocks = k / type->block;
-    const size_t act_step = act_block_bytes(type->act), act_row = act_row_bytes(type->act, k);
+    const size_t act_row = act_row_bytes(type->act, k);
+    const size_t act_step = act_row_bytes(type->act, type->block);
     const uint8_t *block = w;
 
     assert(k % type->block == 0);
@@ -184,8 +184,8 @@ static void mm_rows(const struct quant_type *type, const void *w, int k, int n_r
                 struct qblock q;
                 type->unpack(block + (size_t)b * (size_t)type->block_bytes, &q);
                 for (int t = 0; t < n; t++) {
-                    acc[t] = chain_step(type, &q, a + (size_t)t * act_row + (size_t)b * act_step,
-                                        acc[t]);
+                    acc[t] = chain_block(type, &q, a + (size_t)t * act_row + (size_t)b * act_step,
+                                         acc[t]);
                 }
             }
             for (int t = 0; t < n; t++) {
@@ -195,24 +195,16 @@ static void mm_rows(const struct quant_type *type, const void *w, int k, int n_r
     }
 }
 
-#define MM(ID, name)                                                                          \
-    static void dot_##name##_scalar(const void *w, int k, int n_rows, const void *act,        \
-                                    int n_tok, int t0, int t1, float *y, size_t ldy)          \
+#define MM(ID, codec, ...)                                                                    \
+    static void dot_##codec##_scalar(const void *w, int k, int n_rows, const void *act,       \
+                                     int n_tok, int t0, int t1, float *y, size_t ldy)         \
     {                                                                                         \
         (void)n_tok;                                                                          \
         mm_rows(quant_type(QT_##ID), w, k, n_rows, act, t0, t1, y, ldy);                      \
     }
+QUANT_INTEGER_TYPES(MM)
 
-MM(Q4_0, q4_0)
-MM(Q4_1, q4_1)
-MM(Q5_0, q5_0)
-MM(Q5_1, q5_1)
-MM(Q8_0, q8_0)
-MM(Q2_K, q2_k)
-MM(Q3_K, q3_k)
-MM(Q4_K, q4_k)
-MM(Q5_K, q5_k)
-MM(Q6_K, q6_k)
+#define ENTRY(ID, codec, ...) k->mm[QT_##ID] = dot_##codec##_scalar;
 
 void dot_scalar_fill(struct kern *k)
 {
@@ -220,14 +212,5 @@ void dot_scalar_fill(struct kern *k)
     k->act_quant = act_quant_scalar;
     k->panels = false;
     k->pack = NULL;
-    k->mm[QT_Q4_0] = dot_q4_0_scalar;
-    k->mm[QT_Q4_1] = dot_q4_1_scalar;
-    k->mm[QT_Q5_0] = dot_q5_0_scalar;
-    k->mm[QT_Q5_1] = dot_q5_1_scalar;
-    k->mm[QT_Q8_0] = dot_q8_0_scalar;
-    k->mm[QT_Q2_K] = dot_q2_k_scalar;
-    k->mm[QT_Q3_K] = dot_q3_k_scalar;
-    k->mm[QT_Q4_K] = dot_q4_k_scalar;
-    k->mm[QT_Q5_K] = dot_q5_k_scalar;
-    k->mm[QT_Q6_K] = dot_q6_k_scalar;
+    QUANT_INTEGER_TYPES(ENTRY)
 }

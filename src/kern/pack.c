@@ -10,13 +10,13 @@
 #include "quant/blocks.h"
 
 #define WORDS(type, field, n, w) { PANEL_WORDS, offsetof(struct block_##type, field), n, w }
-#define BITS(type, field) { PANEL_BITS, offsetof(struct block_##type, field), 1, 4 }
+#define BITS(type, field, n) { PANEL_BITS, offsetof(struct block_##type, field), n, 4 }
 
 static const struct panel_field fields[QT_COUNT][PANEL_FIELDS_MAX + 1] = {
     [QT_Q4_0] = { WORDS(q4_0, d, 1, 2), WORDS(q4_0, q, 4, 4) },
     [QT_Q4_1] = { WORDS(q4_1, d, 1, 2), WORDS(q4_1, m, 1, 2), WORDS(q4_1, q, 4, 4) },
-    [QT_Q5_0] = { WORDS(q5_0, d, 1, 2), BITS(q5_0, h), WORDS(q5_0, q, 4, 4) },
-    [QT_Q5_1] = { WORDS(q5_1, d, 1, 2), WORDS(q5_1, m, 1, 2), BITS(q5_1, h),
+    [QT_Q5_0] = { WORDS(q5_0, d, 1, 2), BITS(q5_0, h, 1), WORDS(q5_0, q, 4, 4) },
+    [QT_Q5_1] = { WORDS(q5_1, d, 1, 2), WORDS(q5_1, m, 1, 2), BITS(q5_1, h, 1),
                   WORDS(q5_1, q, 4, 4) },
     [QT_Q8_0] = { WORDS(q8_0, d, 1, 2), WORDS(q8_0, q, 8, 4) },
     [QT_Q2_K] = { WORDS(q2_k, d, 1, 2), WORDS(q2_k, dmin, 1, 2), WORDS(q2_k, sc, 16, 1),
@@ -29,6 +29,22 @@ static const struct panel_field fields[QT_COUNT][PANEL_FIELDS_MAX + 1] = {
                   WORDS(q5_k, h, 8, 4), WORDS(q5_k, q, 32, 4) },
     [QT_Q6_K] = { WORDS(q6_k, d, 1, 2), WORDS(q6_k, sc, 16, 1), WORDS(q6_k, ql, 32, 4),
                   WORDS(q6_k, qh, 16, 4) },
+    /* From here on the dwords of several fields that follow each other go as one. */
+    [QT_IQ2_XXS] = { WORDS(iq2_xxs, d, 1, 2), WORDS(iq2_xxs, q, 16, 4) },
+    [QT_IQ2_XS] = { WORDS(iq2_xs, d, 1, 2), WORDS(iq2_xs, q, 18, 4) },
+    [QT_IQ2_S] = { WORDS(iq2_s, d, 1, 2), WORDS(iq2_s, q, 20, 4) },
+    [QT_IQ3_XXS] = { WORDS(iq3_xxs, d, 1, 2), WORDS(iq3_xxs, q, 24, 4) },
+    [QT_IQ3_S] = { WORDS(iq3_s, d, 1, 2), WORDS(iq3_s, q, 27, 4) },
+    [QT_IQ1_S] = { WORDS(iq1_s, d, 1, 2), WORDS(iq1_s, q, 12, 4) },
+    [QT_IQ1_M] = { WORDS(iq1_m, q, 14, 4) },
+    [QT_IQ4_NL] = { WORDS(iq4_nl, d, 1, 2), WORDS(iq4_nl, q, 4, 4) },
+    [QT_IQ4_XS] = { WORDS(iq4_xs, d, 1, 2), WORDS(iq4_xs, sh, 1, 2), WORDS(iq4_xs, sl, 33, 4) },
+    [QT_TQ1_0] = { WORDS(tq1_0, d, 1, 2), WORDS(tq1_0, q, 13, 4) },
+    [QT_TQ2_0] = { WORDS(tq2_0, d, 1, 2), WORDS(tq2_0, q, 16, 4) },
+    [QT_MXFP4] = { WORDS(mxfp4, e, 1, 1), WORDS(mxfp4, q, 4, 4) },
+    [QT_NVFP4] = { WORDS(nvfp4, sc, 9, 4) },
+    [QT_Q1_0] = { WORDS(q1_0, d, 1, 2), BITS(q1_0, q, 4) },
+    [QT_Q2_0] = { WORDS(q2_0, d, 1, 2), WORDS(q2_0, q, 4, 4) },
 };
 
 const struct panel_field *panel_fields(uint32_t type_id)
@@ -59,7 +75,9 @@ static void put_row(const struct panel_field *f, const uint8_t *block, int r, ui
 {
     for (; f->count != 0; f++) {
         if (f->order == PANEL_BITS) {
-            bits_to_masks(block + f->offset, r, panel);
+            for (int i = 0; i < f->count; i++) {
+                bits_to_masks(block + f->offset + 4 * i, r, panel + 64 * i);
+            }
         } else {
             for (int i = 0; i < f->count; i++) {
                 memcpy(panel + (PANEL_ROWS * i + r) * f->width, block + f->offset + i * f->width,
@@ -74,7 +92,9 @@ static void get_row(const struct panel_field *f, const uint8_t *panel, int r, ui
 {
     for (; f->count != 0; f++) {
         if (f->order == PANEL_BITS) {
-            masks_to_bits(panel, r, block + f->offset);
+            for (int i = 0; i < f->count; i++) {
+                masks_to_bits(panel + 64 * i, r, block + f->offset + 4 * i);
+            }
         } else {
             for (int i = 0; i < f->count; i++) {
                 memcpy(block + f->offset + i * f->width, panel + (PANEL_ROWS * i + r) * f->width,

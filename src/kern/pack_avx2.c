@@ -53,12 +53,13 @@ static inline void columns_16(struct rows in, int skip, uint8_t *out)
 
 static void pack_dwords(struct rows in, int count, uint8_t *out)
 {
-    if (count == 3) {  /* the dword in front belongs to the block, the one behind may not */
-        columns_16((struct rows){ in.p - 4, in.stride }, 1, out);
-        return;
-    }
-    for (int i = 0; i < count; i += 4) {
+    const int whole = count / 4 * 4, skip = (4 - count % 4) % 4;
+
+    for (int i = 0; i < whole; i += 4) {
         columns_16((struct rows){ in.p + 4 * i, in.stride }, 0, out + 64 * i);
+    }
+    if (skip) {  /* the dwords in front belong to the block, those behind may not */
+        columns_16((struct rows){ in.p + 4 * (whole - skip), in.stride }, skip, out + 64 * whole);
     }
 }
 
@@ -152,11 +153,17 @@ static void pack_panel(const struct panel_field *f, int block_bytes, struct rows
     for (; f->count != 0; f++) {
         const struct rows in = { block.p + f->offset, block.stride };
         if (f->order == PANEL_BITS) {
-            pack_masks(in, out);
+            for (int i = 0; i < f->count; i++) {
+                pack_masks((struct rows){ in.p + 4 * i, in.stride }, out + 64 * i);
+            }
         } else if (f->width == 4) {
             pack_dwords(in, f->count, out);
         } else if (f->width == 2) {
             pack_word(in, f->offset + 2 == block_bytes, out);
+        } else if (f->count == 1) {
+            for (size_t r = 0; r < PANEL_ROWS; r++) {
+                out[r] = in.p[r * in.stride];
+            }
         } else {
             pack_bytes(in, out);
         }

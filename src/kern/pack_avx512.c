@@ -70,12 +70,24 @@ INLINE void put_dwords(const uint8_t *p, size_t stride, int count, uint8_t *out)
             _mm512_storeu_si512(out + 64 * j, t.v[j]);
         }
     }
-    if (i < count) {  /* the three dwords of 6-bit scales, with what stands before them */
-        const struct dwords t = transpose(p - 4, stride);
+    if (i < count) {  /* the last one to three, with what stands before them in the block */
+        const int skip = 4 - (count - i);
+        const struct dwords t = transpose(p - 4 * skip, stride);
         UNROLL
-        for (int j = 0; j < 3; j++) {
-            _mm512_storeu_si512(out + 64 * j, t.v[j + 1]);
+        for (int j = 1; j < 4; j++) {
+            if (j >= skip) {
+                _mm512_storeu_si512(out + 64 * (j - skip), t.v[j]);
+            }
         }
+    }
+}
+
+/* One byte of each row. */
+INLINE void put_single_bytes(const uint8_t *p, size_t stride, uint8_t *out)
+{
+    UNROLL
+    for (int r = 0; r < PANEL_ROWS; r++) {
+        out[r] = p[(size_t)r * stride];
     }
 }
 
@@ -97,9 +109,9 @@ INLINE __m256i pair_nibbles(__m512i v)
 }
 
 /* Mask i consists of nibble i of the rows' 32 bits. */
-INLINE void put_masks(const uint8_t *p, size_t stride, uint8_t *out)
+INLINE void put_masks(__m512i bits, uint8_t *out)
 {
-    const __m512i v = bytes_by_row(transpose(p, stride).v[0]);
+    const __m512i v = bytes_by_row(bits);
     const __m256i even = pair_nibbles(v), odd = pair_nibbles(_mm512_srli_epi16(v, 4));
     const __m256i a = _mm256_unpacklo_epi64(even, odd), b = _mm256_unpackhi_epi64(even, odd);
 
@@ -114,11 +126,17 @@ INLINE void pack_block(const struct panel_field *f, const uint8_t *p, size_t str
         const uint8_t *field = p + f->offset;
 
         if (f->order == PANEL_BITS) {
-            put_masks(field, stride, out);
+            /* One group of 32 bits, with more of the block behind it, or four. */
+            const struct dwords t = transpose(field, stride);
+            for (int i = 0; i < f->count; i++) {
+                put_masks(t.v[i], out + 64 * i);
+            }
         } else if (f->width == 4) {
             put_dwords(field, stride, f->count, out);
         } else if (f->width == 2) {
             put_words(field, stride, out);
+        } else if (f->count == 1) {
+            put_single_bytes(field, stride, out);
         } else {
             put_bytes(field, stride, out);
         }

@@ -8,11 +8,11 @@
 #include <stddef.h>
 #include <stdint.h>
 
-struct quant_type;
+#include "quant/blocks.h"
 
 enum panel_order {
     PANEL_WORDS,  /* [count][16][width]: `width` consecutive bytes of a row at a time */
-    PANEL_BITS    /* 32 bits of a row to [8] masks of 64 bits, over [16][4] */
+    PANEL_BITS    /* each 32 bits of a row to [8] masks of 64 bits, over [16][4] */
 };
 
 /* A field in the file: at `offset` in the block, count * width bytes.  The panel
@@ -35,5 +35,23 @@ void panel_pack_avx512(const struct quant_type *type, const void *rows, size_t r
 /* panel_pack of dot.h with AVX2; may prefetch beyond the rows. */
 void panel_pack_avx2(const struct quant_type *type, const void *rows, size_t row_bytes, int k,
                      int n_rows, void *panels);
+
+/* Facts of a type for kernels in which its id is a constant: weights in a block, activations,
+ * bytes of a panel. */
+#define TYPE_FACT(type, name)                                                       \
+    static inline __attribute__((always_inline)) type name(uint32_t type_id)        \
+    {                                                                               \
+        switch (type_id) {                                                          \
+            QUANT_INTEGER_TYPES(name##_CASE)                                        \
+        default: return 0;                                                          \
+        }                                                                           \
+    }
+#define type_block_CASE(ID, codec, block, ...) case QT_##ID: return block;
+#define type_act_CASE(ID, codec, block, step, act, ...) case QT_##ID: return act;
+#define panel_bytes_CASE(ID, codec, ...) \
+    case QT_##ID: return 16 * (int)sizeof(struct block_##codec);
+TYPE_FACT(int, type_block)
+TYPE_FACT(enum act_kind, type_act)
+TYPE_FACT(int, panel_bytes)
 
 #endif

@@ -9,7 +9,6 @@
 #include "base/mem.h"
 #include "base/rng.h"
 #include "kern/dot.h"
-#include "kern/panel.h"
 
 /* Sizes of a sample: more rows and tokens than any tile, not a multiple of one. */
 enum { MM_K = 512, MM_ROWS = 35, MM_TOKENS = 21, MM_LDY = MM_ROWS + 1 };
@@ -62,13 +61,9 @@ static void fill_rows(struct test *t, const struct product *p)
         p->rows[i] = (unsigned char)rng_next(&t->rng);
     }
     for (size_t b = 0; b < MM_ROWS * p->row_bytes; b += (size_t)p->type->block_bytes) {
-        for (const struct panel_field *f = panel_fields(p->type->id); f->count != 0; f++) {
-            const uint64_t bits = rng_next(&t->rng);
-            const uint16_t d = (uint16_t)((bits & 0x8000u) | (0x1800u + bits % 0x0800u));
-            if (f->width == 2) {
-                memcpy(p->rows + b + f->offset, &d, sizeof d);
-            }
-        }
+        const uint64_t bits = rng_next(&t->rng);
+        const uint16_t d = (uint16_t)((bits & 0x8000u) | (0x1800u + bits % 0x0800u));
+        quant_set_scales(p->type, p->rows + b, d, (uint16_t)(d ^ (bits >> 16 & 0x81FFu)));
     }
 }
 

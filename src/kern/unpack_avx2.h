@@ -7,6 +7,7 @@
  *
  *   q4_0 u - 8    q4_1 u    q5_0 u - 16    q5_1 u    q8_0 itself, signed
  *   q4_K u        q5_K u    q6_K u - 32
+ *   mxfp4 u - 16  q1_0 q2_0 u - 8    iq4_nl, nvfp4 itself, signed
  *   q2_K, q3_K    planes 0 and 2 as they are, planes 1 and 3 four times the code
  *                 (which saves shifts); the scales of planes 0 and 2 are four
  *                 times theirs, so the sum of a block is four times too large.
@@ -20,6 +21,8 @@
 #include <immintrin.h>
 
 #include "kern/dot.h"
+#include "kern/panel.h"
+#include "quant/iq_tables.h"
 
 #define ALWAYS_INLINE static inline __attribute__((always_inline))
 
@@ -46,27 +49,41 @@ ALWAYS_INLINE __m256i left_and(__m256i x, int n, int mask)
 
 /* ---- shapes ----------------------------------------------------------------------- */
 
+/* A part of 32 weights of a longer block is a unit of one plane. */
 struct shape {
     int units, planes, cols;
     int unit_k, half_unit_k;  /* k / 4 of a unit: (unit / 2) * unit_k + (unit % 2) * half_unit_k */
     int plane_k;              /* k / 4 from one plane to the next */
     int chain;                /* steps of 4 k whose sums fit 16 bits */
     int scale_k;              /* k / 4 that share a scale */
+    bool single;              /* a single step does not fit 16 bits twice: scaled at once */
 };
 
 /* Largest sum of a 16-bit lane, which takes 2 of 4 k: chain * 2 * 127 * code.
  *   q4: 8 * 2 * 127 * 15 = 30480       q5 unsigned: 4 * 2 * 127 * 31 = 31496
  *   q5_0 less 16: 8 * 2 * 127 * 16 = 32512, q6_K less 32: 4 * 2 * 127 * 32 = 32512;
  *   both start at minus the offset, intermediate sums may wrap.
- *   q2_K: 4 * 2 * 127 * 12 = 12192     q3_K: 4 * 2 * 127 * 28 = 28448 */
+ *   q2_K: 4 * 2 * 127 * 12 = 12192     q3_K: 4 * 2 * 127 * 28 = 28448
+ *   iq1 with 9: 4 * 2 * 127 * 18 = 18288    iq3_s with 15: 4 * 2 * 127 * 30 = 30480
+ *   tq with 1: 32 * 2 * 127 * 3 = 24384     iq2 with 43: 2 * 127 * 86 = 21844, one step
+ *   iq3_xxs with 62: 2 * 127 * 124 = 31496, one step
+ *   mxfp4 less 16: 8 * 2 * 127 * 12 = 24384, and its intermediate sums may wrap too */
 ALWAYS_INLINE struct shape shape_of(uint32_t id)
 {
-    const struct shape nibbles = { 1, 2, 4, 0, 0, 4, 8, 8 };
-    const struct shape five_bits = { 1, 2, 4, 0, 0, 4, 4, 8 };
-    const struct shape bytes = { 1, 1, 8, 0, 0, 8, 1, 8 };
-    const struct shape k_nibbles = { 4, 2, 8, 32, 16, 8, 8, 8 };
-    const struct shape k_five_bits = { 4, 2, 8, 32, 16, 8, 4, 8 };
-    const struct shape k_pairs = { 4, 4, 4, 32, 4, 8, 4, 4 };
+    const struct shape nibbles = { 1, 2, 4, 0, 0, 4, 8, 8, false };
+    const struct shape five_bits = { 1, 2, 4, 0, 0, 4, 4, 8, false };
+    const struct shape bytes = { 1, 1, 8, 0, 0, 8, 1, 8, false };
+    const struct shape two_parts = { 2, 1, 8, 0, 8, 8, 8, 8, false };
+    const struct shape four_parts = { 4, 1, 8, 16, 8, 8, 8, 8, false };
+    const struct shape k_nibbles = { 4, 2, 8, 32, 16, 8, 8, 8, false };
+    const struct shape k_five_bits = { 4, 2, 8, 32, 16, 8, 4, 8, false };
+    const struct shape k_pairs = { 4, 4, 4, 32, 4, 8, 4, 4, false };
+    /* Opened panels (unpack_iq_avx2.h) have nothing but chains and scales. */
+    const struct shape chain_16 = { .chain = 4, .scale_k = 4 };
+    const struct shape chain_32 = { .chain = 4, .scale_k = 8 };
+    const struct shape chain_256 = { .chain = 32, .scale_k = 64 };
+    const struct shape single_16 = { .chain = 4, .scale_k = 4, .single = true };
+    const struct shape single_32 = { .chain = 8, .scale_k = 8, .single = true };
 
     switch (id) {
     case QT_Q8_0: return bytes;
@@ -76,6 +93,19 @@ ALWAYS_INLINE struct shape shape_of(uint32_t id)
     case QT_Q2_K:
     case QT_Q3_K:
     case QT_Q6_K: return k_pairs;
+    case QT_NVFP4:
+    case QT_Q2_0: return two_parts;
+    case QT_Q1_0: return four_parts;
+    case QT_IQ1_M: return chain_16;
+    case QT_IQ1_S:
+    case QT_IQ3_S: return chain_32;
+    case QT_TQ1_0:
+    case QT_TQ2_0: return chain_256;
+    case QT_IQ2_XS:
+    case QT_IQ2_S: return single_16;
+    case QT_IQ2_XXS:
+    case QT_IQ3_XXS:
+    case QT_IQ4_XS: return single_32;
     default: return nibbles;
     }
 }
@@ -87,8 +117,8 @@ ALWAYS_INLINE __m256i codes_nibbles(const uint8_t *q, int col, int plane, int ha
     return right_and(load_256(q + 64 * col + 32 * half), 4 * plane, 15);
 }
 
-/* Sixteen where the bit of a lane is set; mask: 32 bits, lane i has bit i. */
-ALWAYS_INLINE __m256i fifth_bits(const uint8_t *mask)
+/* All ones where the bit of a lane is set; mask: 32 bits, lane i has bit i. */
+ALWAYS_INLINE __m256i mask_lanes(const uint8_t *mask)
 {
     const __m256i spread = _mm256_setr_epi8(0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1,
                                             2, 2, 2, 2, 2, 2, 2, 2, 3, 3, 3, 3, 3, 3, 3, 3);
@@ -97,7 +127,12 @@ ALWAYS_INLINE __m256i fifth_bits(const uint8_t *mask)
 
     __builtin_memcpy(&m, mask, sizeof m);
     const __m256i x = _mm256_and_si256(_mm256_shuffle_epi8(_mm256_set1_epi32(m), spread), bit);
-    return _mm256_and_si256(_mm256_cmpeq_epi8(x, bit), _mm256_set1_epi8(16));
+    return _mm256_cmpeq_epi8(x, bit);
+}
+
+ALWAYS_INLINE __m256i fifth_bits(const uint8_t *mask)
+{
+    return _mm256_and_si256(mask_lanes(mask), _mm256_set1_epi8(16));
 }
 
 /* h: eight masks of 64 bits, q behind them. */
@@ -155,6 +190,45 @@ ALWAYS_INLINE __m256i codes_q6_k(const uint8_t *p, int unit, int col, int plane,
     }
 }
 
+/* Values of nibbles, plus `offset`. */
+ALWAYS_INLINE __m256i codes_values(const int8_t values[16], int offset, const uint8_t *q, int col,
+                                   int plane, int half)
+{
+    const __m256i table = _mm256_add_epi8(_mm256_broadcastsi128_si256(load_128(values)),
+                                          _mm256_set1_epi8((char)offset));
+    return _mm256_shuffle_epi8(table, codes_nibbles(q, col, plane, half));
+}
+
+/* Seven or nine: the code and 8. */
+ALWAYS_INLINE __m256i codes_q1_0(const uint8_t *p, int unit, int col, int half)
+{
+    const __m256i set = mask_lanes(p + 32 + 64 * unit + 8 * col + 4 * half);
+    return _mm256_add_epi8(_mm256_set1_epi8(7), _mm256_and_si256(set, _mm256_set1_epi8(2)));
+}
+
+/* Seven to ten: the code and 8; the four weights in a byte. */
+ALWAYS_INLINE __m256i codes_q2_0(const uint8_t *p, int unit, int col, int half)
+{
+    const __m256i x = load_256(p + 32 + 64 * (2 * unit + col / 4) + 32 * half);
+    const __m256i first = _mm256_broadcastsi128_si256(
+        _mm_setr_epi32(0, 0x04040404, 0x08080808, 0x0C0C0C0C));
+    const __m256i v = _mm256_shuffle_epi8(x, _mm256_add_epi8(first,
+                                                             _mm256_set1_epi8((char)(col % 4))));
+    const __m256i mixed = _mm256_blend_epi16(v, _mm256_srli_epi16(v, 4), 0xAA);
+    /* From a field in its place, 0 .. 3 or 0, 4, 8, 12. */
+    const __m256i values = _mm256_broadcastsi128_si256(
+        _mm_setr_epi8(7, 8, 9, 10, 8, 0, 0, 0, 9, 0, 0, 0, 10, 0, 0, 0));
+
+    return _mm256_shuffle_epi8(values, _mm256_and_si256(mixed, _mm256_set1_epi32(0x0C030C03)));
+}
+
+/* The low nibbles of two dwords are the first eight weights of a sixteen. */
+ALWAYS_INLINE __m256i codes_nvfp4(const uint8_t *p, int unit, int col, int half)
+{
+    return codes_values(fp4_values, 0, p + 64 + 64 * (4 * unit + 2 * (col / 4)), col % 2,
+                        col / 2 % 2, half);
+}
+
 ALWAYS_INLINE __m256i codes_of(uint32_t id, const uint8_t *p, int unit, int col, int plane,
                                int half)
 {
@@ -164,6 +238,11 @@ ALWAYS_INLINE __m256i codes_of(uint32_t id, const uint8_t *p, int unit, int col,
     case QT_Q5_0: return codes_five_bits(p + 32, col, plane, half);
     case QT_Q5_1: return codes_five_bits(p + 64, col, plane, half);
     case QT_Q8_0: return load_256(p + 32 + 64 * col + 32 * half);
+    case QT_IQ4_NL: return codes_values(iq4_values, 0, p + 32, col, plane, half);
+    case QT_MXFP4: return codes_values(fp4_values, 16, p + 16, col, plane, half);
+    case QT_NVFP4: return codes_nvfp4(p, unit, col, half);
+    case QT_Q1_0: return codes_q1_0(p, unit, col, half);
+    case QT_Q2_0: return codes_q2_0(p, unit, col, half);
     case QT_Q2_K: return codes_q2_k(p, unit, col, plane, half);
     case QT_Q3_K: return codes_q3_k(p, unit, col, plane, half);
     case QT_Q4_K: return codes_nibbles(p + 256 + 512 * unit, col, plane, half);

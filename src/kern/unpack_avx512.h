@@ -4,7 +4,8 @@
  * bytes (the first operand of vpdpbusd), so signed types arrive with a bias that
  * the activation sums take away again:
  *
- *   q4_0 8   q5_0 16   q8_0 128   q3_K 4   q6_K 32   others 0
+ *   q4_0 8   q5_0 16   q8_0 128   q3_K 4   q6_K 32
+ *   iq4_nl mxfp4 nvfp4 q1_0 q2_0 128   others 0
  *
  * The bytes of a file hold two sub-blocks each (low and high nibble, or two
  * neighbouring 2-bit fields); unpacking yields both at once.  Where the second
@@ -21,6 +22,8 @@
 #include <string.h>
 
 #include "kern/dot.h"
+#include "kern/panel.h"
+#include "quant/iq_tables.h"
 
 #define INLINE static inline __attribute__((always_inline))
 
@@ -42,6 +45,11 @@ INLINE __m512i load512(const uint8_t *p)
     return _mm512_loadu_si512(p);
 }
 
+INLINE __m128i load128(const uint8_t *p)
+{
+    return _mm_loadu_si128((const void *)p);
+}
+
 INLINE __m512i low_nibbles(__m512i v)
 {
     return _mm512_and_si512(v, _mm512_set1_epi8(15));
@@ -61,22 +69,6 @@ INLINE __m512i or_and(__m512i a, __m512i b, __m512i c)
 INLINE __m512 scales_f16(const uint8_t *p)
 {
     return _mm512_cvtph_ps(_mm256_loadu_si256((const void *)p));
-}
-
-INLINE int panel_bytes(uint32_t type)
-{
-    switch (type) {
-    case QT_Q4_0: return 288;
-    case QT_Q4_1: return 320;
-    case QT_Q5_0: return 352;
-    case QT_Q5_1: return 384;
-    case QT_Q8_0: return 544;
-    case QT_Q2_K: return 1344;
-    case QT_Q3_K: return 1760;
-    case QT_Q4_K: return 2304;
-    case QT_Q5_K: return 2816;
-    default: return 3360;
-    }
 }
 
 /* ---- types of 32 weights: a = vector i, b = vector 4 + i of the block's eight -------------- */
@@ -125,6 +117,86 @@ INLINE struct codes unpack_q8_0(const uint8_t *p, int i)
 
     return (struct codes){ _mm512_xor_si512(load512(p + 32 + 64 * i), flip),
                            _mm512_xor_si512(load512(p + 288 + 64 * i), flip) };
+}
+
+/* Bytes of a table of signed values by the low nibbles of v, with the bias of 128. */
+INLINE __m512i biased_values(const int8_t values[16], __m512i v)
+{
+    const __m512i t = _mm512_broadcast_i32x4(load128((const uint8_t *)values));
+    return _mm512_shuffle_epi8(_mm512_xor_si512(t, _mm512_set1_epi8((char)0x80)), v);
+}
+
+INLINE struct codes unpack_values(const int8_t values[16], const uint8_t *q, int i)
+{
+    const __m512i v = load512(q + 64 * i);
+    return (struct codes){ biased_values(values, low_nibbles(v)),
+                           biased_values(values, high_nibbles(v)) };
+}
+
+/* The two sixteens of a half of the block; low nibbles are the first eight weights of each. */
+INLINE struct codes unpack_nvfp4(const uint8_t *p, int part, int i)
+{
+    const uint8_t *q = p + 64 + 64 * (4 * part + i % 2);
+    const __m512i a = load512(q), b = load512(q + 128);
+
+    if (i < 2) {
+        return (struct codes){ biased_values(fp4_values, low_nibbles(a)),
+                               biased_values(fp4_values, low_nibbles(b)) };
+    }
+    return (struct codes){ biased_values(fp4_values, high_nibbles(a)),
+                           biased_values(fp4_values, high_nibbles(b)) };
+}
+
+INLINE struct codes unpack_q1_0(const uint8_t *p, int part, int i)
+{
+    const uint8_t *masks = p + 32 + 64 * part + 8 * i;
+    const __m512i minus = _mm512_set1_epi8((char)127), plus = _mm512_set1_epi8((char)129);
+
+    return (struct codes){ _mm512_mask_blend_epi8(load_mask(masks), minus, plus),
+                           _mm512_mask_blend_epi8(load_mask(masks + 32), minus, plus) };
+}
+
+/* The four weights in byte i of each lane. */
+INLINE __m512i spread_q2_0(__m512i v, int i)
+{
+    const __m512i first = _mm512_set4_epi32(0x0C0C0C0C, 0x08080808, 0x04040404, 0);
+    const __m512i fields = _mm512_set1_epi32(0x0C030C03);
+    /* From a field in its place, 0 .. 3 or 0, 4, 8, 12, to -1 .. 2. */
+    const __m512i values = _mm512_broadcast_i32x4(
+        _mm_setr_epi8(127, (char)128, (char)129, (char)130, (char)128, 0, 0, 0, (char)129, 0, 0, 0,
+                      (char)130, 0, 0, 0));
+    const __m512i b = _mm512_shuffle_epi8(v, _mm512_add_epi8(first, _mm512_set1_epi8((char)i)));
+    const __m512i high = _mm512_mask_srli_epi16(b, 0xAAAAAAAA, b, 4);
+
+    return _mm512_shuffle_epi8(values, _mm512_and_si512(high, fields));
+}
+
+INLINE struct codes unpack_q2_0(const uint8_t *p, int part, int i)
+{
+    const uint8_t *q = p + 32 + 128 * part;
+    return (struct codes){ spread_q2_0(load512(q), i), spread_q2_0(load512(q + 64), i) };
+}
+
+/* 2^(e - 128) of the 16 exponents of an mxfp4 panel; subnormal for e below 2. */
+INLINE __m512 scales_mxfp4(const uint8_t *p)
+{
+    const __m512i e = _mm512_cvtepu8_epi32(load128(p));
+    const __m512i normal = _mm512_slli_epi32(_mm512_sub_epi32(e, _mm512_set1_epi32(1)), 23);
+    const __mmask16 tiny = _mm512_cmplt_epi32_mask(e, _mm512_set1_epi32(2));
+
+    return _mm512_castsi512_ps(
+        _mm512_mask_sllv_epi32(normal, tiny, _mm512_set1_epi32(0x00200000), e));
+}
+
+/* Half of the small floats at byte i of each lane of an nvfp4 panel. */
+INLINE __m512 scales_nvfp4(const uint8_t *p, int i)
+{
+    const __m512i bits = _mm512_and_si512(_mm512_srli_epi32(load512(p), 8 * (unsigned)i),
+                                          _mm512_set1_epi32(0x7F));
+    const __mmask16 is_number = _mm512_cmpneq_epi32_mask(bits, _mm512_set1_epi32(0x7F));
+    const __m256i half = _mm512_maskz_cvtepi32_epi16(is_number, _mm512_slli_epi32(bits, 7));
+
+    return _mm512_mul_ps(_mm512_cvtph_ps(half), _mm512_set1_ps(128));
 }
 
 /* ---- K types -------------------------------------------------------------------------------- */
@@ -284,11 +356,6 @@ INLINE void scales_q5_K(const uint8_t *p, struct scales *out)
     for (int j = 0; j < 4; j++) {
         out->m[j] = byte_pairs(mn[j / 2], j % 2);
     }
-}
-
-INLINE __m128i load128(const uint8_t *p)
-{
-    return _mm_loadu_si128((const void *)p);
 }
 
 /* Where the 16 scales of a's sub-block in step s of a q6_K or q2_K panel begin. */

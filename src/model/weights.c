@@ -120,17 +120,11 @@ static const struct quant_type *check_type(struct binder *b, const struct gguf_t
     if (type) {
         return type;
     }
-    char names[120] = "";
-    for (uint32_t id = 0; id < QT_COUNT; id++) {
-        const size_t len = strlen(names);
-        if (quant_type(id)) {
-            snprintf(names + len, sizeof names - len, "%s%s", len ? ", " : "",
-                     quant_type(id)->name);
-        }
-    }
     b->failed = true;
-    slm_fail(b->err, SLM_E_UNSUPPORTED, "tensor %s has type %s; supported are %s", t->name,
-             gguf_tensor_type(t->type)->name, names);
+    slm_fail(b->err, SLM_E_UNSUPPORTED,
+             "tensor %s has type %s, which is none of weights (F32, F16, BF16, Q1_0 to Q8_0, Q2_K to "
+             "Q6_K, IQ1_S to IQ4_XS, TQ1_0, TQ2_0, MXFP4, NVFP4)",
+             t->name, gguf_tensor_type(t->type)->name);
     return NULL;
 }
 

@@ -22,7 +22,7 @@ void q2_k_unpack(const void *block, struct qblock *out)
 {
     const struct block_q2_k *b = block;
 
-    out->d = f16_to_f32(b->d);
+    out->d[0] = f16_to_f32(b->d);
     out->e = -f16_to_f32(b->dmin);
     for (int s = 0; s < 16; s++) {
         out->scale[s] = b->sc[s] & 15;
@@ -37,7 +37,7 @@ void q3_k_unpack(const void *block, struct qblock *out)
 {
     const struct block_q3_k *b = block;
 
-    out->d = f16_to_f32(b->d);
+    out->d[0] = f16_to_f32(b->d);
     out->e = 0;
     for (int s = 0; s < 16; s++) {
         const int low = s < 8 ? b->a[s] & 15 : b->a[s - 8] >> 4;
@@ -72,7 +72,7 @@ void q4_k_unpack(const void *block, struct qblock *out)
 {
     const struct block_q4_k *b = block;
 
-    out->d = f16_to_f32(b->d);
+    out->d[0] = f16_to_f32(b->d);
     out->e = -f16_to_f32(b->dmin);
     unpack_six_bits(b->a, out);
     for (int i = 0; i < 256; i++) {
@@ -84,7 +84,7 @@ void q5_k_unpack(const void *block, struct qblock *out)
 {
     const struct block_q5_k *b = block;
 
-    out->d = f16_to_f32(b->d);
+    out->d[0] = f16_to_f32(b->d);
     out->e = -f16_to_f32(b->dmin);
     unpack_six_bits(b->a, out);
     for (int i = 0; i < 256; i++) {
@@ -97,7 +97,7 @@ void q6_k_unpack(const void *block, struct qblock *out)
 {
     const struct block_q6_k *b = block;
 
-    out->d = f16_to_f32(b->d);
+    out->d[0] = f16_to_f32(b->d);
     out->e = 0;
     for (int s = 0; s < 16; s++) {
         out->scale[s] = b->sc[s];

@@ -33,7 +33,7 @@ void q4_0_unpack(const void *block, struct qblock *out)
 {
     const struct block_q4_0 *b = block;
 
-    out->d = f16_to_f32(b->d);
+    out->d[0] = f16_to_f32(b->d);
     out->e = 0;
     set_unit_scales(out);
     unpack_nibbles(b->q, 8, out->code);
@@ -43,7 +43,7 @@ void q4_1_unpack(const void *block, struct qblock *out)
 {
     const struct block_q4_1 *b = block;
 
-    out->d = f16_to_f32(b->d);
+    out->d[0] = f16_to_f32(b->d);
     out->e = f16_to_f32(b->m);
     set_unit_scales(out);
     unpack_nibbles(b->q, 0, out->code);
@@ -53,7 +53,7 @@ void q5_0_unpack(const void *block, struct qblock *out)
 {
     const struct block_q5_0 *b = block;
 
-    out->d = f16_to_f32(b->d);
+    out->d[0] = f16_to_f32(b->d);
     out->e = 0;
     set_unit_scales(out);
     unpack_nibbles(b->q, 16, out->code);
@@ -64,7 +64,7 @@ void q5_1_unpack(const void *block, struct qblock *out)
 {
     const struct block_q5_1 *b = block;
 
-    out->d = f16_to_f32(b->d);
+    out->d[0] = f16_to_f32(b->d);
     out->e = f16_to_f32(b->m);
     set_unit_scales(out);
     unpack_nibbles(b->q, 0, out->code);
@@ -75,7 +75,7 @@ void q8_0_unpack(const void *block, struct qblock *out)
 {
     const struct block_q8_0 *b = block;
 
-    out->d = f16_to_f32(b->d);
+    out->d[0] = f16_to_f32(b->d);
     out->e = 0;
     set_unit_scales(out);
     memcpy(out->code, b->q, sizeof b->q);

@@ -1,27 +1,17 @@
 /* quant.c - the table of weight types, and decoding by way of the integer view. */
 #include "quant/quant.h"
 
+#include <string.h>
+
 #include "quant/blocks.h"
 
-/* id, codec prefix, name, weights in a block, activations, has_min */
-#define INTEGER_TYPES(X)                         \
-    X(Q4_0, q4_0, "Q4_0", 32, ACT_Q32, false)    \
-    X(Q4_1, q4_1, "Q4_1", 32, ACT_Q32, true)     \
-    X(Q5_0, q5_0, "Q5_0", 32, ACT_Q32, false)    \
-    X(Q5_1, q5_1, "Q5_1", 32, ACT_Q32, true)     \
-    X(Q8_0, q8_0, "Q8_0", 32, ACT_Q32, false)    \
-    X(Q2_K, q2_k, "Q2_K", 256, ACT_Q256, true)   \
-    X(Q3_K, q3_k, "Q3_K", 256, ACT_Q256, false)  \
-    X(Q4_K, q4_k, "Q4_K", 256, ACT_Q256, true)   \
-    X(Q5_K, q5_k, "Q5_K", 256, ACT_Q256, true)   \
-    X(Q6_K, q6_k, "Q6_K", 256, ACT_Q256, false)
-
-/* Values of one block.  The products are exact: 11 bits of d, at most 8 of a scale
- * and 6 of a code fit the 24 of a float.  A minimum costs one rounding. */
+/* Values of one block.  The products are exact: 11 bits of d and at most 13 of scale and
+ * code fit the 24 of a float (q6_K has 8 + 6, of which code 32 is a power of two).  A minimum
+ * costs one rounding. */
 static void block_values(const struct quant_type *type, const struct qblock *b, float *out)
 {
     for (int i = 0; i < type->block; i++) {
-        out[i] = b->d * (float)b->scale[i / 16] * (float)b->code[i];
+        out[i] = b->d[i / type->step] * (float)b->scale[i / 16] * (float)b->code[i];
         if (type->has_min) {
             out[i] += b->e * (float)b->min[i / 16];
         }
@@ -45,10 +35,10 @@ static void decode_blocks(const struct quant_type *type, const void *blocks, siz
     {                                                                     \
         decode_blocks(quant_type(QT_##ID), blocks, n, out);               \
     }
-INTEGER_TYPES(DECODE)
+QUANT_INTEGER_TYPES(DECODE)
 
-#define ROW(ID, codec, text, weights, kind, minimum)                              \
-    [QT_##ID] = { .id = QT_##ID, .name = text, .block = weights,                  \
+#define ROW(ID, codec, weights, in_step, kind, minimum)                           \
+    [QT_##ID] = { .id = QT_##ID, .name = #ID, .block = weights, .step = in_step,  \
                   .block_bytes = sizeof(struct block_##codec), .act = kind,       \
                   .has_min = minimum, .decode = codec##_decode,                   \
                   .unpack = codec##_unpack },
@@ -60,10 +50,43 @@ static const struct quant_type types[QT_COUNT] = {
                  .decode = f16_decode },
     [QT_BF16] = { .id = QT_BF16, .name = "BF16", .block = 1, .block_bytes = 2, .act = ACT_F32,
                   .decode = bf16_decode },
-    INTEGER_TYPES(ROW)
+    QUANT_INTEGER_TYPES(ROW)
 };
 
 const struct quant_type *quant_type(uint32_t id)
 {
     return id < QT_COUNT && types[id].name != NULL ? &types[id] : NULL;
+}
+
+/* The top nibbles of four words, the first one the lowest. */
+static void set_iq1_m_scale(struct block_iq1_m *b, uint16_t d)
+{
+    for (int i = 0; i < 4; i++) {
+        b->s[i] = (uint16_t)((b->s[i] & 0x0FFFu) | (unsigned)(d >> 4 * i & 15) << 12);
+    }
+}
+
+void quant_set_scales(const struct quant_type *type, void *block, uint16_t d, uint16_t e)
+{
+    enum { NONE = -1 };
+    static const int16_t d_at[QT_COUNT] = {
+        [QT_Q2_K] = offsetof(struct block_q2_k, d), [QT_Q3_K] = offsetof(struct block_q3_k, d),
+        [QT_Q6_K] = offsetof(struct block_q6_k, d), [QT_TQ1_0] = offsetof(struct block_tq1_0, d),
+        [QT_TQ2_0] = offsetof(struct block_tq2_0, d),  /* the others begin with it */
+        [QT_IQ1_M] = NONE, [QT_MXFP4] = NONE, [QT_NVFP4] = NONE,
+    };
+    const int at = d_at[type->id];
+
+    if (at != NONE) {
+        memcpy((uint8_t *)block + at, &d, sizeof d);
+        if (type->has_min) {
+            memcpy((uint8_t *)block + at + sizeof d, &e, sizeof e);
+        }
+    } else if (type->id == QT_IQ1_M) {
+        set_iq1_m_scale(block, d);
+    } else if (type->id == QT_MXFP4) {  /* the exponents of f16 and float differ by 112 */
+        ((struct block_mxfp4 *)block)->e = (uint8_t)((d >> 10 & 31) + 113);
+    } else {
+        memset(((struct block_nvfp4 *)block)->sc, d >> 7 & 0x7F, 4);
+    }
 }

@@ -10,7 +10,6 @@
 
 #include "base/mem.h"
 #include "kern/dot.h"
-#include "kern/panel.h"
 #include "kerncheck.h"
 
 enum { MM_ROWS = 256, MM_TOKENS = 512, ROUNDS = 5 };
@@ -73,12 +72,7 @@ static uint8_t *matrix_new(const struct kern *k, const struct quant_type *type, 
             rows[i] = (uint8_t)rng_next(&rng);
         }
         for (size_t i = 0; i < *group_bytes; i += (size_t)type->block_bytes) {
-            for (const struct panel_field *f = panel_fields(type->id); f->count != 0; f++) {
-                if (f->width == 2) {
-                    const uint16_t d = 0x1C00;
-                    memcpy(rows + i + f->offset, &d, sizeof d);
-                }
-            }
+            quant_set_scales(type, rows + i, 0x1C00, 0x1C00);
         }
         if (k->panels) {
             panel_pack(type, rows, row_bytes, row_k, PANEL_ROWS, out);
@@ -266,7 +260,7 @@ void kerncheck_dot_bench(const struct kern *k, const char *only, int n_k, size_t
         if (type == NULL || k->mm[id] == NULL || (only != NULL && strcmp(only, type->name) != 0)) {
             continue;
         }
-        printf("%-5s", type->name);
+        printf("%-7s", type->name);
         bench_memory(k, type, matrix_bytes);
         bench_cache(k, type);
     }

@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "kern/dot.h"
-#include "kern/panel.h"
 #include "kerncheck.h"
 
 enum { ROWS_MAX = 33, TOKENS_MAX = 33, LDY = ROWS_MAX + 3 };
@@ -38,10 +37,13 @@ static void fill_block(const struct quant_type *type, uint8_t *block, struct rng
     for (int i = 0; i < type->block_bytes; i++) {
         block[i] = kind < 6 ? same[kind] : (uint8_t)rng_next(rng);
     }
-    for (const struct panel_field *f = panel_fields(type->id); f->count != 0; f++) {
-        if (f->width == 2) {
-            const uint16_t d = scale_of(scale_kind, rng);
-            memcpy(block + f->offset, &d, sizeof d);
+    quant_set_scales(type, block, scale_of(scale_kind, rng), scale_of(scale_kind, rng));
+    if (type->id == QT_MXFP4 && scale_kind) {  /* exponents beyond those of an f16 */
+        static const uint8_t e[] = { 0, 1, 2, 30, 200 };
+        block[0] = e[pick / 64 % sizeof e];
+    } else if (type->id == QT_NVFP4 && scale_kind) {
+        for (int i = 0; i < 4; i++) {
+            block[i] = (uint8_t)rng_next(rng);
         }
     }
 }
@@ -120,8 +122,9 @@ static struct input input_new(const struct kern *scalar, const struct quant_type
     for (int i = 0; i < ROWS_MAX * n_blocks; i++) {
         fill_block(type, in.rows + (size_t)i * (size_t)type->block_bytes, rng);
     }
-    for (int i = 0; i < TOKENS_MAX * n_blocks; i++) {
-        fill_values(in.x + (size_t)i * (size_t)type->block, type->block, rng);
+    const int act_block = type->act == ACT_Q32 ? 32 : 256;
+    for (int i = 0; i < TOKENS_MAX * k; i += act_block) {
+        fill_values(in.x + i, act_block, rng);
     }
     struct guarded act = quantised(scalar, &in, TOKENS_MAX, false);
     scalar->mm[type->id](in.rows, k, ROWS_MAX, act.p, TOKENS_MAX, 0, TOKENS_MAX, in.want, LDY);
