@@ -9,9 +9,9 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "base/mem.h"
+#include "api/api.h"
 #include "base/rng.h"
-#include "slm.h"
+#include "run/batch.h"
 #include "tiny_model.h"
 
 enum { CONTEXT = 512, ANSWER_MAX = 64 };
@@ -230,10 +230,21 @@ static void check_equal(slm_model *m, const struct client *c, slm_kv_type kv)
 
 /* ---- equality ---------------------------------------------------------------------------- */
 
-enum { N_RANDOM = 10 };
+/* The least bound that a batch accepts. */
+static uint64_t least_bytes(const slm_model *m, slm_batch_params params)
+{
+    const struct batch_params p = {
+        .context = CONTEXT, .parallel = params.parallel, .chunk = params.chunk,
+        .kv = api_kv_type(params.kv),
+    };
+
+    return batch_cost(m->model, &p).cache_least;
+}
+
+enum { N_RANDOM = 9 };
 
 /* Requests come at random steps, some are cancelled or stop by themselves. */
-static void random_schedule(slm_model *m, uint64_t seed, slm_batch_params params)
+static slm_batch_stats random_schedule(slm_model *m, uint64_t seed, slm_batch_params params)
 {
     static struct client c[N_RANDOM];
     struct rng rng = { seed };
@@ -242,31 +253,35 @@ static void random_schedule(slm_model *m, uint64_t seed, slm_batch_params params
     int next = 0;
 
     for (int i = 0; i < N_RANDOM; i++) {
-        const int n = 1 + (int)(rng_next(&rng) % 200);
-        client_init(&c[i], m, seed + (uint64_t)i, n, (int)(rng_next(&rng) % 3) * 80);
+        const int n = 1 + (int)(rng_next(&rng) % 250);
+        client_init(&c[i], m, seed + (uint64_t)i, n, (int)(rng_next(&rng) % 3) * 100);
         c[i].stop_after = rng_next(&rng) % 8 == 0 ? 3 : 0;
+        c[i].request.max_tokens = 1 + (int)(rng_next(&rng) % 40);
     }
     for (bool more = true; more || next < N_RANDOM;) {
         while (next < N_RANDOM && rng_next(&rng) % 2 == 0) {
             submit(b, &c[next++]);
         }
         more = step(b);
-        if (next > 0 && rng_next(&rng) % 32 == 0) {
+        if (next > 0 && rng_next(&rng) % 64 == 0) {
             slm_batch_cancel(b, c[rng_next(&rng) % (uint64_t)next].id);
         }
+        slm_batch_stats_get(b, &stats);
+        CHECK(stats.cache_bytes <= stats.cache_bytes_max);
+        CHECK(stats.running <= params.parallel);
     }
-    slm_batch_stats_get(b, &stats);
     CHECK_EQ(stats.requests, N_RANDOM);
     CHECK_EQ(stats.finished + stats.cancelled, N_RANDOM);
     CHECK_EQ(stats.running + stats.waiting, 0);
     slm_batch_free(b);
     for (int i = 0; i < N_RANDOM; i++) {
         CHECK_EQ(c[i].n_ends, 1);
-        CHECK(c[i].finish != SLM_FINISH_LENGTH || c[i].n_out == 12);
+        CHECK(c[i].finish != SLM_FINISH_LENGTH || c[i].n_out == c[i].request.max_tokens);
         CHECK(c[i].finish != SLM_FINISH_STOPPED || c[i].n_out == 3);
         check_alone(m, &c[i], params.kv);
         check_equal(m, &c[i], params.kv);
     }
+    return stats;
 }
 
 TEST(company_and_order_never_show)
@@ -275,16 +290,92 @@ TEST(company_and_order_never_show)
         for (uint64_t seed = 1; seed <= 3; seed++) {
             random_schedule(fx.models[i], seed * 31, (slm_batch_params){
                 .parallel = 1 + (int)(seed * 2), .chunk = seed == 1 ? 0 : (int)seed * 9,
-                .kv = seed == 2 ? SLM_KV_F32 : SLM_KV_F16,
+                .kv = seed == 2 ? SLM_KV_F32 : seed == 3 ? SLM_KV_Q8_0 : SLM_KV_F16,
             });
         }
     }
 }
 
+/* With pages for one request only, requests have to go back to the queue; some of what they had
+ * is computed again. */
+TEST(short_of_pages_nothing_changes)
+{
+    uint64_t cached = 0, rows = 0;
+
+    for (int i = 0; i < N_ARCH; i++) {
+        for (uint64_t seed = 1; seed <= 3; seed++) {
+            slm_batch_params params = { .parallel = 5, .chunk = 40 };
+            params.cache_bytes = least_bytes(fx.models[i], params) * (9 + seed) / 10;
+            const slm_batch_stats s = random_schedule(fx.models[i], seed * 37, params);
+            cached += s.cached_tokens;
+            rows += s.rows + s.cached_tokens - s.prompt_tokens;
+            rows -= s.answer_tokens;
+        }
+    }
+    printf("%d tokens cached, %d computed again\n", (int)cached, (int)rows);
+    CHECK(cached > 0);
+    CHECK((int64_t)rows > 0);
+}
+
+/* ---- cache -------------------------------------------------------------------------------- */
+
+/* Runs a request of n tokens, n_family of them common to all; tokens of it that were cached. */
+static size_t cached_of(slm_model *m, slm_batch *b, uint64_t seed, int n, int n_family)
+{
+    static struct client c;
+
+    client_init(&c, m, seed, n, n_family);
+    submit(b, &c);
+    drain(b);
+    CHECK_EQ(c.finish, SLM_FINISH_LENGTH);
+    check_alone(m, &c, SLM_KV_F16);
+    return c.n_cached;
+}
+
+TEST(a_prompt_is_found_again)
+{
+    for (int i = 0; i < N_ARCH; i++) {
+        slm_model *m = fx.models[i];
+        slm_batch *b = make(m, (slm_batch_params){ .parallel = 2 });
+        const bool states = model_shape(m->model)->n_state > 0;
+
+        CHECK_EQ(cached_of(m, b, 1, 230, 150), 0);
+        CHECK_EQ(cached_of(m, b, 1, 230, 150), states ? 192 : 229);
+        /* Another prompt with the same beginning: the first to part from it computes it again
+         * where states are needed, and keeps them there. */
+        CHECK_EQ(cached_of(m, b, 2, 230, 150), states ? 0 : 150);
+        CHECK_EQ(cached_of(m, b, 3, 230, 150), states ? 128 : 150);
+        CHECK_EQ(cached_of(m, b, 4, 20, 0), 0);
+        CHECK_EQ(cached_of(m, b, 4, 20, 0), states ? 0 : 19);
+        slm_batch_free(b);
+    }
+}
+
+/* Two requests with one prompt: the second one waits for the first one's pages. */
+TEST(a_prompt_at_work_is_not_computed_twice)
+{
+    static struct client c[2];
+    slm_batch *b = make(fx.models[0], (slm_batch_params){ .parallel = 2 });
+    slm_batch_stats stats;
+
+    for (uint64_t i = 0; i < 2; i++) {
+        client_init(&c[i], fx.models[0], 3, 200, 0);
+        c[i].request.sampling.choice = i;
+        submit(b, &c[i]);
+    }
+    drain(b);
+    slm_batch_stats_get(b, &stats);
+    CHECK_EQ(c[1].n_cached, 192);
+    CHECK_EQ(stats.cached_tokens, 192);
+    CHECK_EQ(stats.rows, 200 + 8 + 2 * 11);
+    slm_batch_free(b);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        T(company_and_order_never_show),
+        T(company_and_order_never_show), T(short_of_pages_nothing_changes),
+        T(a_prompt_is_found_again), T(a_prompt_at_work_is_not_computed_twice),
     };
 
     return cmocka_run_group_tests(tests, setup, teardown);

@@ -44,6 +44,7 @@ static bool batch_arguments(const slm_model *model, const slm_batch_params *p,
         .queue = p->queue > 0 ? p->queue : QUEUE_DEFAULT,
         .chunk = p->chunk,
         .kv = api_kv_type(p->kv),
+        .cache_bytes = p->cache_bytes,
         .pool = model->engine->pool,
         .kern = model->engine->kern,
         .is_end = is_end,
@@ -53,22 +54,33 @@ static bool batch_arguments(const slm_model *model, const slm_batch_params *p,
     return true;
 }
 
-/* As for a session: refused before anything is allocated, since the kernel would promise the
- * memory and end the process later. */
-static bool check_memory(const struct model *m, const struct batch_params *p, slm_error *err)
+/* Chooses the bound where the caller says nothing, and refuses before anything is allocated what
+ * does not fit: the kernel would promise the memory and end the process later. */
+static bool check_memory(const struct model *m, struct batch_params *p, slm_error *err)
 {
     const uint64_t free_bytes = cpu_ram_free_bytes();
-    const struct batch_cost cost = batch_cost(m, p);
-    const double gib = 1.0 / (1 << 30);
+    struct batch_cost cost = batch_cost(m, p);
+    const double mib = 1.0 / (1 << 20);
 
-    if (cost.kv_bytes <= free_bytes && cost.work_bytes <= free_bytes - cost.kv_bytes) {
+    if (p->cache_bytes == 0) {
+        const uint64_t most = cost.cache_most < free_bytes / 4 ? cost.cache_most : free_bytes / 4;
+        p->cache_bytes = most > cost.cache_least ? most : cost.cache_least;
+    }
+    if (p->cache_bytes < cost.cache_least) {
+        return slm_fail(err, SLM_E_ARG,
+                        "slm_batch_new: cache_bytes is %.1f MiB, but %d requests with a context of "
+                        "%d tokens need at least %.1f MiB", (double)p->cache_bytes * mib,
+                        p->parallel, p->context, (double)cost.cache_least * mib);
+    }
+    cost = batch_cost(m, p);
+    if (p->cache_bytes <= free_bytes && cost.work_bytes <= free_bytes - p->cache_bytes) {
         return true;
     }
     return slm_fail(err, SLM_E_NOMEM,
-                    "%d requests of %d tokens need %.1f GiB for keys and values and %.1f GiB to "
-                    "work, but %.1f GiB are free: use fewer requests or a smaller context",
-                    p->parallel, p->context, (double)cost.kv_bytes * gib,
-                    (double)cost.work_bytes * gib, (double)free_bytes * gib);
+                    "%d requests with a context of %d tokens need %.1f MiB for keys, values and "
+                    "states and %.1f MiB to work, but %.1f MiB are free: use fewer requests or a "
+                    "smaller context", p->parallel, p->context, (double)p->cache_bytes * mib,
+                    (double)cost.work_bytes * mib, (double)free_bytes * mib);
 }
 
 slm_batch *slm_batch_new(slm_model *model, const slm_batch_params *params, slm_error *err)

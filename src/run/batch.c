@@ -14,8 +14,8 @@
 
 #include "base/mem.h"
 #include "base/time.h"
-#include "run/kv.h"
 #include "run/logprob.h"
+#include "run/seats.h"
 
 /* Prompt tokens per step while answers go on, unless told otherwise: enough rows that a product
  * is bound by arithmetic, few enough that the answers do not stand still. */
@@ -25,13 +25,14 @@ enum { CHUNK_BUSY = 64 };
 enum { CHUNK_MAX = 512, CHUNK_MIN = 64 };
 static const size_t WORK_BYTES_MAX = (size_t)48 << 20;
 
-/* What a running request computes with. */
-struct seat {
-    struct kv_seq *kv;
-    float **states;          /* [n_state] of recurrent layers, into `block` */
-    void *block;
-    bool taken;
-};
+/* Texts often part from a prompt kept earlier within its last tokens, which open the answer. */
+enum { PROMPT_TAIL = 16 };
+
+/* Copies of states are not made closer together than this. */
+enum { STOP_DISTANCE = 2 * KV_PAGE };
+
+/* Positions where a prompt's states are kept: where others parted from it, and near its end. */
+enum { STOP_PARTED, STOP_PROMPT, STOPS };
 
 struct request {
     uint64_t id;
@@ -40,8 +41,10 @@ struct request {
     int32_t *tok;            /* [tok_max]: the prompt, then the answer */
     int n_prompt, n_tok, tok_max;
     int n_done;              /* tokens computed */
-    int n_cached;            /* of them found in the cache when it was admitted */
+    int n_cached;            /* tokens of the prompt that were there when it was first admitted */
     struct seat *seat;       /* while running */
+    int stops[STOPS];        /* where a piece must end, since what is computed then is kept */
+    int n_step;              /* tokens in the step at hand */
     struct sampler *sampler; /* from the first admission on */
     double submitted_s, queued_s, first_s;
     slm_finish finish;       /* once it is to end */
@@ -79,8 +82,8 @@ struct batch {
     uint64_t last_id;
     unsigned turn;           /* which prompt comes first in the next step */
 
-    struct kv_pool *pool;
-    struct seat *seats;      /* [parallel] */
+    struct seats *seats;
+    bool no_room;            /* the next one waits for pages; until a seat is left */
     struct request **waiting;/* [request_max], the next one first */
     struct request **running;/* [parallel], the oldest first */
     int n_waiting, n_running;
@@ -123,67 +126,29 @@ static int choose_chunk_max(const struct model *m, const struct batch_params *p)
     return chunk;
 }
 
-static size_t states_bytes(const struct model *m)
+static struct seats_params seats_params(const struct model *m, const struct batch_params *p)
 {
-    return (size_t)model_shape(m)->n_state * model_state_bytes(m);
-}
-
-/* Keys and values of all running requests. */
-static struct kv_params pool_params(const struct model *m, const struct batch_params *p)
-{
-    struct kv_count groups = kv_seq_groups(m, p->context, choose_chunk_max(m, p), 0);
-
-    for (int c = 0; c < KV_CLASSES; c++) {
-        groups.n[c] *= p->parallel;
-    }
-    return kv_params_for(m, p->kv, false, groups);
+    return (struct seats_params){ .n = p->parallel, .context = p->context,
+                                  .chunk = choose_chunk_max(m, p), .kv = p->kv,
+                                  .bytes_max = p->cache_bytes };
 }
 
 struct batch_cost batch_cost(const struct model *m, const struct batch_params *p)
 {
-    const size_t parallel = (size_t)p->parallel;
-    struct batch_cost cost = { SIZE_MAX, SIZE_MAX };
-    size_t kv = pool_params(m, p).bytes_max, states, logits;
-    size_t work = work_bytes(m, rows_max(p, choose_chunk_max(m, p)), p->parallel, p->context);
+    const struct seats_params sp = seats_params(m, p);
+    const struct seats_range range = seats_range(m, &sp);
+    struct batch_cost cost = { range.least, range.most, SIZE_MAX };
+    size_t work = work_bytes(m, rows_max(p, sp.chunk), p->parallel, p->context), logits, tables;
 
-    if (size_mul(states_bytes(m), parallel, &states) && size_add(kv, states, &kv)) {
-        cost.kv_bytes = kv;
+    if (p->cache_bytes < range.least) {
+        return cost;
     }
-    if (size_mul(parallel, (size_t)model_shape(m)->n_vocab * sizeof(float), &logits) &&
-        size_add(work, logits, &work)) {
+    tables = seats_table_bytes(m, &sp);
+    if (size_mul((size_t)p->parallel, (size_t)model_shape(m)->n_vocab * sizeof(float), &logits) &&
+        size_add(work, logits, &work) && size_add(work, tables, &work)) {
         cost.work_bytes = work;
     }
     return cost;
-}
-
-static bool seat_init(struct seat *s, const struct batch *b, slm_error *err)
-{
-    const size_t n_state = (size_t)model_shape(b->model)->n_state;
-
-    s->kv = kv_seq_new(b->pool, b->p.context, err);
-    if (!s->kv) {
-        return false;
-    }
-    if (n_state > 0) {
-        s->states = mem_alloc(n_state, sizeof *s->states);
-        s->block = mem_pages(states_bytes(b->model));
-        if (!s->states || !s->block) {
-            return slm_fail_nomem(err, "the states of recurrent layers");
-        }
-        for (size_t i = 0; i < n_state; i++) {
-            s->states[i] = (float *)(void *)((char *)s->block + i * model_state_bytes(b->model));
-        }
-    }
-    return true;
-}
-
-static void seat_deinit(struct seat *s, const struct batch *b)
-{
-    kv_seq_free(s->kv);
-    mem_free(s->states);
-    if (s->block) {
-        mem_pages_free(s->block, states_bytes(b->model));
-    }
 }
 
 struct batch *batch_new(struct model *m, const struct batch_params *p, slm_error *err)
@@ -205,7 +170,6 @@ struct batch *batch_new(struct model *m, const struct batch_params *p, slm_error
     b->request_max = p->parallel + p->queue;
 
     const size_t rows = (size_t)rows_max(p, b->chunk_max);
-    b->seats = mem_zalloc(parallel, sizeof *b->seats);
     b->waiting = mem_alloc((size_t)b->request_max, sizeof *b->waiting);
     b->running = mem_alloc(parallel, sizeof *b->running);
     b->tok = mem_alloc(rows, sizeof *b->tok);
@@ -216,20 +180,15 @@ struct batch *batch_new(struct model *m, const struct batch_params *p, slm_error
     b->broken = mem_alloc(parallel, sizeof *b->broken);
     b->logits = size_mul(parallel, (size_t)b->n_vocab, &n_logits)
                 ? mem_alloc(n_logits, sizeof *b->logits) : NULL;
-    if (!b->seats || !b->waiting || !b->running || !b->tok || !b->want || !b->pieces || !b->seqs ||
+    if (!b->waiting || !b->running || !b->tok || !b->want || !b->pieces || !b->seqs ||
         !b->draws || !b->broken || !b->logits) {
         slm_fail_nomem(err, "a batch");
         goto fail;
     }
-    const struct kv_params kv = pool_params(m, p);
-    b->pool = kv_pool_new(m, &kv, err);
-    if (!b->pool) {
+    const struct seats_params sp = seats_params(m, p);
+    b->seats = seats_new(m, &sp, err);
+    if (!b->seats) {
         goto fail;
-    }
-    for (size_t i = 0; i < parallel; i++) {
-        if (!seat_init(&b->seats[i], b, err)) {
-            goto fail;
-        }
     }
     b->work = work_new(m, (int)rows, p->parallel, p->context, err);
     if (!b->work) {
@@ -252,23 +211,29 @@ static void request_free(struct request *r)
     }
 }
 
+static void leave_seat(struct batch *b, struct request *r)
+{
+    if (r->seat) {
+        seats_leave(b->seats, r->seat, r->tok, r->n_done);
+        r->seat = NULL;
+        b->no_room = false;
+    }
+}
+
 void batch_free(struct batch *b)
 {
     if (!b) {
         return;
     }
     for (int i = 0; i < b->n_running; i++) {
+        leave_seat(b, b->running[i]);
         request_free(b->running[i]);
     }
     for (int i = 0; i < b->n_waiting; i++) {
         request_free(b->waiting[i]);
     }
-    for (int i = 0; b->seats && i < b->p.parallel; i++) {
-        seat_deinit(&b->seats[i], b);
-    }
-    kv_pool_free(b->pool);
+    seats_free(b->seats);
     work_free(b->work);
-    mem_free(b->seats);
     mem_free(b->waiting);
     mem_free(b->running);
     mem_free(b->tok);
@@ -370,15 +335,6 @@ bool batch_submit(struct batch *b, const struct batch_request *request, uint64_t
 
 /* ---- ending --------------------------------------------------------------------------- */
 
-static void leave_seat(struct request *r)
-{
-    if (r->seat) {
-        kv_seq_drop(r->seat->kv, 0);
-        r->seat->taken = false;
-        r->seat = NULL;
-    }
-}
-
 /* The first end that is found counts. */
 static void end_request(struct request *r, slm_finish finish, const slm_error *error)
 {
@@ -450,7 +406,7 @@ static void sweep(struct batch *b)
 
     while ((r = take_ended(b->running, &b->n_running)) ||
            (r = take_ended(b->waiting, &b->n_waiting))) {
-        leave_seat(r);
+        leave_seat(b, r);
         tell_end(b, r);
         request_free(r);
     }
@@ -485,64 +441,176 @@ void batch_cancel(struct batch *b, uint64_t id)
 
 /* ---- admitting ------------------------------------------------------------------------ */
 
-static struct seat *free_seat(const struct batch *b)
+/* Whether a running request is about to keep so much of this one's text that waiting for it is
+ * cheaper than computing the same. */
+static bool better_waits(const struct batch *b, const struct request *r)
 {
-    for (int i = 0; i < b->p.parallel; i++) {
-        if (!b->seats[i].taken) {
-            return &b->seats[i];
+    for (int i = 0; i < b->n_running; i++) {
+        const struct request *o = b->running[i];
+        const int most = min_int(o->n_prompt, r->n_tok - 1);
+        int same = 0;
+        if (o->n_done >= o->n_prompt) {
+            continue;
         }
-    }
-    return NULL;
-}
-
-/* False where the request can not run now; it may have been marked as failed instead. */
-static bool admit(struct batch *b, struct request *r)
-{
-    struct seat *seat = free_seat(b);
-
-    if (!seat) {
-        return false;
-    }
-    if (!r->sampler) {
-        slm_error err;
-        r->sampler = sampler_new(&r->given.sampling, b->n_vocab, b->p.kern, &err);
-        if (!r->sampler ||
-            (r->given.guide.allow && !sampler_constrain(r->sampler, &r->given.guide, &err))) {
-            end_request(r, SLM_FINISH_ERROR, &err);
+        while (same < most && o->tok[same] == r->tok[same]) {
+            same++;
+        }
+        if (same >= KV_PAGE && same >= r->n_tok / 2) {
             return true;
         }
-        r->queued_s = time_now() - r->submitted_s;
     }
-    if (seat->block) {
-        memset(seat->block, 0, states_bytes(b->model));
+    return false;
+}
+
+/* Before the first admission; false where the request is to end instead. */
+static bool make_sampler(const struct batch *b, struct request *r)
+{
+    slm_error err = { SLM_E_OK, -1, "" };
+
+    r->sampler = sampler_new(&r->given.sampling, b->n_vocab, b->p.kern, &err);
+    if (!r->sampler ||
+        (r->given.guide.allow && !sampler_constrain(r->sampler, &r->given.guide, &err))) {
+        end_request(r, SLM_FINISH_ERROR, &err);
+        return false;
     }
-    seat->taken = true;
-    r->seat = seat;
-    r->n_done = 0;
     return true;
 }
 
-/* First come, first served: where the next one does not fit, no later one is tried. */
+/* Whether all running requests can compute the tokens that they know, and one more, beside r. */
+static bool has_room(const struct batch *b, const struct request *r)
+{
+    struct kv_count need = { { 0 } };
+
+    for (int i = 0; i < b->n_running; i++) {
+        const struct request *o = b->running[i];
+        seats_need(b->seats, o->seat, o->n_done, min_int(o->n_tok + 1, o->tok_max), &need);
+    }
+    seats_need(b->seats, r->seat, r->n_done, min_int(r->n_tok + 1, r->tok_max), &need);
+    return seats_make_room(b->seats, need);
+}
+
+/* A prompt whose beginning others have had makes its own contribution: what is kept at the place
+ * where they part, and near its end, serves the next one. */
+static void choose_stops(struct request *r, struct prefix_hit hit)
+{
+    const int end = (r->n_prompt - PROMPT_TAIL) / KV_PAGE * KV_PAGE;
+
+    r->stops[STOP_PARTED] = hit.known - hit.resume >= STOP_DISTANCE ? hit.known : 0;
+    r->stops[STOP_PROMPT] = r->seat->states && r->n_prompt > PROMPT_TAIL ? end : 0;
+}
+
+/* Gives r a seat; false where it has to wait for pages. */
+static bool admit(struct batch *b, struct request *r)
+{
+    struct prefix_hit hit;
+
+    r->seat = seats_take(b->seats, r->tok, r->n_tok, &hit);
+    assert(r->seat);
+    r->n_done = hit.resume;
+    if (!has_room(b, r) && b->n_running > 0) {
+        leave_seat(b, r);
+        b->no_room = true;
+        return false;
+    }
+    choose_stops(r, hit);
+    return true;
+}
+
+/* Prompts come first come first served, except that one which waits for another's text lets those
+ * behind it pass. */
 static void admit_waiting(struct batch *b)
 {
-    while (b->n_waiting > 0 && b->n_running < b->p.parallel && admit(b, b->waiting[0])) {
-        b->running[b->n_running++] = take_out(b->waiting, &b->n_waiting, 0);
+    for (int i = 0; i < b->n_waiting && b->n_running < b->p.parallel && !b->no_room;) {
+        struct request *r = b->waiting[i];
+        const bool first = !r->sampler;
+        if (r->finish != SLM_FINISH_NONE || better_waits(b, r) ||
+            (first && !make_sampler(b, r)) || !admit(b, r)) {
+            i++;
+            continue;
+        }
+        if (first) {
+            r->queued_s = time_now() - r->submitted_s;
+            r->n_cached = r->n_done;
+            b->stats.prompt_tokens += (uint64_t)r->n_prompt;
+            b->stats.cached_tokens += (uint64_t)r->n_cached;
+        }
+        b->running[b->n_running++] = take_out(b->waiting, &b->n_waiting, i);
     }
+}
+
+/* Sends the youngest running request back to the queue.  Its tokens stay, and what it has computed
+ * is kept as long as there is room. */
+static void preempt_youngest(struct batch *b)
+{
+    struct request *r = b->running[--b->n_running];
+
+    leave_seat(b, r);
+    r->n_done = 0;
+    memmove(&b->waiting[1], &b->waiting[0], (size_t)b->n_waiting * sizeof *b->waiting);
+    b->waiting[0] = r;
+    b->n_waiting++;
 }
 
 /* ---- planning ------------------------------------------------------------------------- */
 
-/* Adds the next n tokens of a request to the step. */
-static void add_piece(struct batch *b, struct request *r, int n)
+static bool writes(const struct request *r)
+{
+    return r->n_tok - r->n_done == 1;
+}
+
+/* At most n of a request's next tokens, up to a place where it has to stop. */
+static int piece_of(const struct request *r, int n)
+{
+    n = min_int(n, r->n_tok - r->n_done);
+    for (int i = 0; i < STOPS; i++) {
+        if (r->stops[i] > r->n_done) {
+            n = min_int(n, r->stops[i] - r->n_done);
+        }
+    }
+    return n;
+}
+
+/* A token of every answer, and pieces of the prompts.  Prompts share what a step takes of them;
+ * what a short one leaves is for those behind it, and each is first in turn. */
+static void share_step(struct batch *b)
+{
+    const unsigned n = (unsigned)b->n_running, first = b->turn++;
+    int n_prompts = 0;
+
+    for (int i = 0; i < b->n_running; i++) {
+        b->running[i]->n_step = writes(b->running[i]);
+        n_prompts += !b->running[i]->n_step;
+    }
+    int budget = n_prompts < b->n_running ? b->p.chunk : b->chunk_max;
+    for (unsigned i = 0; i < n && budget > 0; i++) {
+        struct request *r = b->running[(first + i) % n];
+        if (r->n_step == 0) {
+            r->n_step = piece_of(r, (budget + n_prompts - 1) / n_prompts);
+            budget -= r->n_step;
+            n_prompts--;
+        }
+    }
+}
+
+/* Gets pages for the step, the oldest request first.  Where they are short the youngest ones have
+ * to go back to the queue; the oldest one always finds enough. */
+static void get_pages(struct batch *b)
+{
+    for (int i = 0; i < b->n_running; i++) {
+        struct request *r = b->running[i];
+        while (r->seat && !seats_ensure(b->seats, r->seat, r->n_done, r->n_done + r->n_step)) {
+            preempt_youngest(b);
+        }
+    }
+}
+
+/* Adds a request's tokens to the step. */
+static void add_piece(struct batch *b, struct request *r)
 {
     const struct seat *seat = r->seat;
+    const int n = r->n_step;
     const bool draws = r->n_done + n == r->n_tok;
-    slm_error err;
 
-    if (!kv_seq_ensure(seat->kv, r->n_done, r->n_done + n, &err)) {
-        end_request(r, SLM_FINISH_ERROR, &err);
-        return;
-    }
     b->pieces[b->n_pieces] = (struct piece){ r, n, draws };
     b->seqs[b->n_pieces] = (struct step_seq){
         .n_tok = n, .pos0 = r->n_done, .pages = kv_seq_table(seat->kv),
@@ -561,35 +629,14 @@ static void add_piece(struct batch *b, struct request *r, int n)
     }
 }
 
-static bool writes(const struct request *r)
-{
-    return r->n_tok - r->n_done == 1;
-}
-
-/* A token of every answer, and pieces of the prompts.  Prompts share what a step takes of them;
- * what a short one leaves is for those behind it, and each is first in turn. */
 static void plan(struct batch *b)
 {
-    int n_prompts = 0;
-
     b->n_rows = b->n_pieces = b->n_draws = 0;
+    share_step(b);
+    get_pages(b);
     for (int i = 0; i < b->n_running; i++) {
-        if (writes(b->running[i])) {
-            add_piece(b, b->running[i], 1);
-        } else {
-            n_prompts++;
-        }
-    }
-    int budget = b->n_pieces > 0 ? b->p.chunk : b->chunk_max;
-    const unsigned first = b->turn++;
-    for (int i = 0; i < b->n_running && budget > 0; i++) {
-        struct request *r = b->running[(first + (unsigned)i) % (unsigned)b->n_running];
-        if (!writes(r)) {
-            const int share = (budget + n_prompts - 1) / n_prompts;
-            const int n = min_int(share, r->n_tok - r->n_done);
-            add_piece(b, r, n);
-            budget -= n;
-            n_prompts--;
+        if (b->running[i]->n_step > 0) {
+            add_piece(b, b->running[i]);
         }
     }
 }
@@ -670,13 +717,22 @@ static void take_draw(struct batch *b, const struct draw *d)
     }
 }
 
-static void count_piece(struct batch *b, const struct piece *p)
+/* Takes note of what a step has computed of a request, and keeps it for others at its stops and
+ * when its prompt is complete. */
+static void take_piece(struct batch *b, const struct piece *p)
 {
-    const int prompt = p->r->n_prompt - p->r->n_done;
+    struct request *r = p->r;
+    const bool was_prompt = r->n_done < r->n_prompt;
+    bool keep = false;
 
-    b->stats.prompt_tokens += (uint64_t)(prompt < 0 ? 0 : min_int(prompt, p->n_tok));
-    p->r->n_done += p->n_tok;
-    kv_seq_slide(p->r->seat->kv, p->r->n_done, NULL, 0);
+    r->n_done += p->n_tok;
+    for (int i = 0; i < STOPS; i++) {
+        keep = keep || r->n_done == r->stops[i];
+    }
+    if (keep || (was_prompt && r->n_done >= r->n_prompt)) {
+        seats_keep(b->seats, r->seat, r->tok, r->n_done, keep);
+    }
+    kv_seq_slide(r->seat->kv, r->n_done, NULL, 0);
 }
 
 /* Computes what was planned and tells the tokens.  A fault of the whole step ends the requests
@@ -690,7 +746,7 @@ static void run_plan(struct batch *b)
     b->stats.rows += (uint64_t)b->n_rows;
     for (int i = 0; i < b->n_pieces; i++) {
         if (ok) {
-            count_piece(b, &b->pieces[i]);
+            take_piece(b, &b->pieces[i]);
         } else {
             end_request(b->pieces[i].r, SLM_FINISH_ERROR, &err);
         }
@@ -721,6 +777,8 @@ bool batch_step(struct batch *b, bool *more, slm_error *err)
 void batch_stats(const struct batch *b, slm_batch_stats *out)
 {
     *out = b->stats;
+    out->cache_bytes = seats_used_bytes(b->seats);
+    out->cache_bytes_max = b->p.cache_bytes;
     out->running = b->n_running;
     out->waiting = b->n_waiting;
 }

@@ -20,6 +20,7 @@ struct batch_params {
     int queue;           /* further ones that may wait */
     int chunk;           /* prompt tokens per step while answers go on; 0: chosen */
     enum kv_type kv;
+    uint64_t cache_bytes;/* bound on keys, values and states, at least batch_cost's least */
     struct pool *pool;
     const struct kern *kern;
     bool (*is_end)(const void *arg, int32_t id);  /* whether a token ends an answer */
@@ -27,8 +28,9 @@ struct batch_params {
     pthread_mutex_t *step_lock;                   /* as of a session; or NULL */
 };
 
-/* Bytes that a batch will allocate, by kind; SIZE_MAX where that does not fit. */
-struct batch_cost { uint64_t kv_bytes, work_bytes; };
+/* What cache_bytes must be at least and with how much no running request ever waits for another
+ * one's memory; and the bytes that are allocated besides.  Saturating. */
+struct batch_cost { uint64_t cache_least, cache_most, work_bytes; };
 struct batch_cost batch_cost(const struct model *m, const struct batch_params *p);
 
 struct batch *batch_new(struct model *m, const struct batch_params *p, slm_error *err);
