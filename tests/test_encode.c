@@ -6,6 +6,7 @@
 #include "base/rng.h"
 #include "gguf/gguf.h"
 #include "quant/encode.h"
+#include "quant/iq_tables.h"
 #include "quant/quant.h"
 #include "test.h"
 
@@ -18,7 +19,7 @@ static const struct {
     { QT_Q4_0, 0.0860, 0.001 }, { QT_Q4_1, 0.0782, 0.001 }, { QT_Q5_0, 0.0427, 0.001 },
     { QT_Q5_1, 0.0379, 0.005 }, { QT_Q8_0, 0.00535, 0.001 }, { QT_Q2_K, 0.2965, 0.15 },
     { QT_Q3_K, 0.1507, 0.05 }, { QT_Q4_K, 0.0713, 0.15 }, { QT_Q5_K, 0.0361, 0.25 },
-    { QT_Q6_K, 0.0178, 0.06 },
+    { QT_Q6_K, 0.0178, 0.06 }, { QT_IQ4_NL, 0.0745, 0.005 }, { QT_IQ4_XS, 0.0752, 0.05 },
 };
 enum { N_TYPES = sizeof types / sizeof types[0], WEIGHTS = 64 * 256 };
 
@@ -39,7 +40,7 @@ static void fill_normal(float *x, size_t n, uint64_t seed, double scale)
     }
 }
 
-static void code(uint32_t id, const float *x, size_t n, float *out)
+static void encode_decode(uint32_t id, const float *x, size_t n, float *out)
 {
     quant_encode(id, x, n, blocks);
     quant_type(id)->decode(blocks, n, out);
@@ -62,7 +63,7 @@ TEST(error_is_at_most_that_of_the_reference)
 {
     fill_normal(weights, WEIGHTS, 1, 0.02);
     for (int i = 0; i < N_TYPES; i++) {
-        code(types[i].id, weights, WEIGHTS, decoded);
+        encode_decode(types[i].id, weights, WEIGHTS, decoded);
         const double e = sqrt(squares(weights, decoded, WEIGHTS) / squares(weights, NULL, WEIGHTS));
         printf("  %-6s %.5f, reference %.5f\n", quant_type(types[i].id)->name, e,
                types[i].reference);
@@ -75,8 +76,8 @@ TEST(second_encoding_is_nearly_lossless)
 {
     fill_normal(weights, WEIGHTS, 2, 1);
     for (int i = 0; i < N_TYPES; i++) {
-        code(types[i].id, weights, WEIGHTS, decoded);
-        code(types[i].id, decoded, WEIGHTS, twice);
+        encode_decode(types[i].id, weights, WEIGHTS, decoded);
+        encode_decode(types[i].id, decoded, WEIGHTS, twice);
         const double first = squares(weights, decoded, WEIGHTS);
         const double second = squares(decoded, twice, WEIGHTS);
         if (sqrt(second / first) > types[i].again) {
@@ -174,7 +175,8 @@ static void check_pack(pack_fn *pack, uint32_t id, struct grid g)
             b.min[j] = any(&rng, g.min_lo, g.min_hi);
         }
         for (int i = 0; i < g.block; i++) {
-            b.code[i] = (int8_t)any(&rng, g.code_lo, g.code_hi);
+            const int code = any(&rng, g.code_lo, g.code_hi);
+            b.code[i] = g.codes ? g.codes[code] : (int8_t)code;
         }
         pack(&b, block);
         quant_type(id)->decode(block, (size_t)g.block, out);
@@ -203,6 +205,8 @@ TEST(packing_is_the_inverse_of_unpacking)
     check_pack(q3_k_pack, QT_Q3_K, (struct grid){ 256, 16, -4, 3, NULL, -32, 31, 0, 0 });
     check_pack(q4_k_pack, QT_Q4_K, (struct grid){ 256, 32, 0, 15, NULL, 0, 63, 0, 63 });
     check_pack(q5_k_pack, QT_Q5_K, (struct grid){ 256, 32, 0, 31, NULL, 0, 63, 0, 63 });
+    check_pack(iq4_nl_pack, QT_IQ4_NL, (struct grid){ 32, 32, 0, 15, iq4_values, 1, 1, 0, 0 });
+    check_pack(iq4_xs_pack, QT_IQ4_XS, (struct grid){ 256, 32, 0, 15, iq4_values, -32, 31, 0, 0 });
     check_pack(q6_k_pack, QT_Q6_K, (struct grid){ 256, 16, -32, 31, NULL, -128, 127, 0, 0 });
 }
 
@@ -238,7 +242,7 @@ TEST(other_types_have_no_encoder)
 static void check_sane(const char *what, const float *x)
 {
     for (int i = 0; i < N_TYPES; i++) {
-        code(types[i].id, x, 256, decoded);
+        encode_decode(types[i].id, x, 256, decoded);
         for (int k = 0; k < 256; k++) {
             if (!isfinite(decoded[k])) {
                 fail_msg("%s: %s: weight %d is %g", what, quant_type(types[i].id)->name, k,
@@ -256,7 +260,7 @@ TEST(zeros_stay_zeros)
 {
     memset(weights, 0, sizeof weights);
     for (int i = 0; i < N_TYPES; i++) {
-        code(types[i].id, weights, 512, decoded);
+        encode_decode(types[i].id, weights, 512, decoded);
         for (int k = 0; k < 512; k++) {
             CHECK(decoded[k] == 0);
         }

@@ -189,6 +189,9 @@ TEST(mixes_give_more_bits_where_they_count)
           "Q4_0 Q4_0 Q4_0 Q4_0 Q4_0", "Q4_0 Q4_0 Q4_0 Q4_0 Q4_0" },
         { "Q8_0", "Q8_0", "Q8_0 Q8_0 Q8_0 Q8_0 Q8_0", "Q8_0 Q8_0 Q8_0 Q8_0 Q8_0",
           "Q8_0 Q8_0 Q8_0 Q8_0 Q8_0", "Q8_0 Q8_0 Q8_0 Q8_0 Q8_0" },
+        { "IQ4_XS", "Q6_K", "IQ4_XS IQ4_XS IQ4_XS IQ4_XS IQ4_XS",
+          "IQ4_XS IQ4_XS IQ4_XS IQ4_XS IQ4_XS", "Q5_K Q5_K IQ4_XS IQ4_XS IQ4_XS",
+          "IQ4_XS IQ4_XS IQ4_XS IQ4_XS IQ4_XS" },
         { "BF16", "BF16", "BF16 BF16 BF16 BF16 BF16", "BF16 BF16 BF16 BF16 BF16",
           "BF16 BF16 BF16 BF16 BF16", "BF16 BF16 BF16 BF16 BF16" },
     };
@@ -257,7 +260,7 @@ TEST(rows_that_blocks_do_not_divide_get_smaller_blocks)
         { "Q2_K", "Q4_0", "F16", "Q8_0" },   { "Q3_K_S", "Q4_0", "F16", "Q8_0" },
         { "Q4_K_S", "Q5_0", "F16", "Q8_0" }, { "Q5_K_S", "Q5_1", "F16", "Q8_0" },
         { "Q6_K", "Q8_0", "F16", "Q8_0" },   { "Q4_1", "Q4_1", "F16", "Q8_0" },
-        { "F32", "F32", "F32", "F32" },
+        { "IQ4_XS", "IQ4_NL", "F16", "Q8_0" }, { "F32", "F32", "F32", "F32" },
     };
 
     make_dir();

@@ -37,6 +37,7 @@ void fit_block(const struct grid *grid, const float *x, struct fitted *out);
 typedef void pack_fn(const struct fitted *b, void *block);
 pack_fn q4_0_pack, q4_1_pack, q5_0_pack, q5_1_pack, q8_0_pack;
 pack_fn q2_k_pack, q3_k_pack, q4_k_pack, q5_k_pack, q6_k_pack;
+pack_fn iq4_nl_pack, iq4_xs_pack;
 
 /* Whether there is an encoder for a type, and the largest magnitude that it takes. */
 bool quant_can_encode(uint32_t type);

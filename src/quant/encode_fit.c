@@ -57,13 +57,16 @@ static void nearest_codes(const struct grid *g, const float *restrict x, float i
         }
         return;
     }
+    /* From the lowest code up by each step whose middle lies below. */
     for (int i = 0; i < g->sub; i++) {
-        const float at = 2 * inv * (x[i] - m);
-        int k = 0;
-        for (int j = 0; j < 15; j++) {
-            k += at > (float)(g->codes[j] + g->codes[j + 1]);
+        code[i] = lo;
+    }
+    for (int k = 0; k < 15; k++) {
+        const float middle = (float)(g->codes[k] + g->codes[k + 1]) / 2;
+        const float step = (float)(g->codes[k + 1] - g->codes[k]);
+        for (int i = 0; i < g->sub; i++) {
+            code[i] += (x[i] - m) * inv > middle ? step : 0;
         }
-        code[i] = g->codes[k];
     }
 }
 
@@ -115,8 +118,8 @@ static float sum_weights(const struct grid *g, const float *x)
 
 /* ---- the first line of a sub-block ----------------------------------------------- */
 
-/* How far the range is stretched over the weights, in codes: few codes gain by cutting
- * the largest weights off, many codes have no reason to. */
+/* How far the range is stretched over the weights, in steps between codes: few codes gain
+ * by cutting the largest weights off, many codes have no reason to. */
 static const float stretch_min = -0.8f, stretch_step = 0.3f;
 enum { STRETCHES = 8 };
 
@@ -133,10 +136,11 @@ static struct line first_scale(const struct grid *g, const float *x)
         return line;
     }
     const float ends[2] = { (float)g->code_lo, (float)g->code_hi };
+    const float step = g->codes ? (ends[1] - ends[0]) / 15 : 1;
 
     for (int end = 0; end < 2; end++) {
         for (int i = 0; i < STRETCHES; i++) {
-            const float by = stretch_min + stretch_step * (float)i;
+            const float by = step * (stretch_min + stretch_step * (float)i);
             const float to = ends[end] + (end ? by : -by);
 
             nearest_codes(g, x, to / top, 0, code);

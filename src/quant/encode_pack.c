@@ -1,9 +1,10 @@
 /* encode_pack.c - from integers to the bytes of a block: the inverse of the
- * unpackers in q_legacy.c and q_k.c, in their order. */
+ * unpackers in q_legacy.c, q_k.c and q_iq.c, in their order. */
 #include <string.h>
 
 #include "quant/blocks.h"
 #include "quant/encode.h"
+#include "quant/iq_tables.h"
 
 /* nibble = code + zero, without what is above four bits */
 static void pack_nibbles(const int8_t *code, int zero, uint8_t q[16])
@@ -170,4 +171,46 @@ void q6_k_pack(const struct fitted *b, void *block)
         *byte = (uint8_t)(*byte | ((b->code[i] + 32) & 15) << (run < 2 ? 0 : 4));
     }
     pack_two_bits(b->code, 32, 4, out->qh);
+}
+
+/* ---- four bits that stand for uneven values ----------------------------------------- */
+
+static int index_of(int8_t value)
+{
+    int k = 0;
+
+    while (k < 15 && iq4_values[k] != value) {
+        k++;
+    }
+    return k;
+}
+
+static void pack_indices(const int8_t *code, uint8_t q[16])
+{
+    for (int i = 0; i < 16; i++) {
+        q[i] = (uint8_t)(index_of(code[i]) | index_of(code[i + 16]) << 4);
+    }
+}
+
+void iq4_nl_pack(const struct fitted *b, void *block)
+{
+    struct block_iq4_nl *out = block;
+
+    out->d = f32_to_f16(b->d);
+    pack_indices(b->code, out->q);
+}
+
+void iq4_xs_pack(const struct fitted *b, void *block)
+{
+    struct block_iq4_xs *out = block;
+
+    out->d = f32_to_f16(b->d);
+    out->sh = 0;
+    memset(out->sl, 0, sizeof out->sl);
+    for (int j = 0; j < 8; j++) {
+        const int scale = b->scale[j] + 32;
+        out->sl[j / 2] = (uint8_t)(out->sl[j / 2] | (scale & 15) << (4 * (j % 2)));
+        out->sh = (uint16_t)(out->sh | (scale >> 4) << (2 * j));
+        pack_indices(b->code + 32 * j, out->q + 16 * j);
+    }
 }

@@ -4,6 +4,7 @@
 #include <assert.h>
 #include <string.h>
 
+#include "quant/iq_tables.h"
 #include "quant/quant.h"
 
 struct encoder {
@@ -23,6 +24,8 @@ static const struct encoder encoders[QT_COUNT] = {
     [QT_Q4_K] = { { 256, 32, 0, 15, NULL, 0, 63, 0, 63 }, q4_k_pack },
     [QT_Q5_K] = { { 256, 32, 0, 31, NULL, 0, 63, 0, 63 }, q5_k_pack },
     [QT_Q6_K] = { { 256, 16, -32, 31, NULL, -128, 127, 0, 0 }, q6_k_pack },
+    [QT_IQ4_NL] = { { 32, 32, -127, 113, iq4_values, 1, 1, 0, 0 }, iq4_nl_pack },
+    [QT_IQ4_XS] = { { 256, 32, -127, 113, iq4_values, -32, 31, 0, 0 }, iq4_xs_pack },
 };
 
 /* ---- floats ---------------------------------------------------------------------- */

@@ -26,7 +26,8 @@ struct mix {
     X(Q3_K_M, "Q3_K_M", Q3_K, 12)   X(Q3_K_L, "Q3_K_L", Q3_K, 13)                     \
     X(Q4_K_S, "Q4_K_S", Q4_K, 14)   X(Q4_K_M, "Q4_K_M", Q4_K, 15)                     \
     X(Q5_K_S, "Q5_K_S", Q5_K, 16)   X(Q5_K_M, "Q5_K_M", Q5_K, 17)                     \
-    X(Q6_K, "Q6_K", Q6_K, 18)
+    X(Q6_K, "Q6_K", Q6_K, 18)       X(IQ4_NL, "IQ4_NL", IQ4_NL, 25)                   \
+    X(IQ4_XS, "IQ4_XS", IQ4_XS, 30)
 
 #define MIX_ID(id, ...) M_##id,
 #define MIX_ROW(id, name, base, file_type) [M_##id] = { name, QT_##base, file_type },
@@ -110,6 +111,18 @@ static const struct rule rules[] = {
     { M_Q5_K_M, ROLE_ATTN_K, EXPERTS_8, QT_Q8_0 },
     { M_Q5_K_M, ROLE_ATTN_QKV, ALWAYS, QT_Q6_K },
     { M_Q5_K_M, ROLE_FFN_DOWN, EDGES_AND_THIRD, QT_Q6_K },
+
+    { M_IQ4_NL, ROLE_ATTN_V, EXPERTS_8, QT_Q8_0 },
+    { M_IQ4_NL, ROLE_ATTN_V, GQA_4, QT_Q5_K },
+    { M_IQ4_NL, ROLE_ATTN_K, EXPERTS_8, QT_Q8_0 },
+    { M_IQ4_NL, ROLE_ATTN_OUT, EXPERTS_8, QT_Q5_K },
+    { M_IQ4_NL, ROLE_FFN_DOWN, FIRST_8TH, QT_Q5_K },
+
+    { M_IQ4_XS, ROLE_ATTN_V, EXPERTS_8, QT_Q8_0 },
+    { M_IQ4_XS, ROLE_ATTN_V, GQA_4, QT_Q5_K },
+    { M_IQ4_XS, ROLE_ATTN_K, EXPERTS_8, QT_Q8_0 },
+    { M_IQ4_XS, ROLE_ATTN_OUT, EXPERTS_8, QT_Q5_K },
+    { M_IQ4_XS, ROLE_FFN_DOWN, FIRST_8TH, QT_Q5_K },
 };
 
 enum { N_RULES = sizeof rules / sizeof rules[0] };
@@ -318,6 +331,8 @@ static uint32_t fallback(uint32_t type)
         return QT_Q5_1;
     case QT_Q6_K:
         return QT_Q8_0;
+    case QT_IQ4_XS:
+        return QT_IQ4_NL;
     default:
         return QT_F16;
     }
