@@ -47,6 +47,14 @@ ALWAYS_INLINE void ask_until(const uint8_t **line, const uint8_t *end)
     }
 }
 
+/* A few of the lines from *line to end: requests that come all at once wait for each other. */
+ALWAYS_INLINE void ask_some(const uint8_t **line, const uint8_t *end)
+{
+    for (int i = 0; i < 4 && *line < end; i++, *line += 64) {
+        ask(*line);
+    }
+}
+
 /* ---- small pieces ----------------------------------------------------------------- */
 
 ALWAYS_INLINE bool is_k_type(uint32_t id)
@@ -445,7 +453,7 @@ ALWAYS_INLINE void unpack_panel(uint32_t id, const uint8_t *p, int block, struct
 
 /* 8 rows x n tokens of a K block; acc: [n] at a distance of 16 floats. */
 ALWAYS_INLINE void tile_256(uint32_t id, const struct unpacked *u, const int32_t *a, int n,
-                            int half, float *acc)
+                            int half, const uint8_t **line, const uint8_t *end, float *acc)
 {
     const struct shape s = shape_of(id);
     __m256i sum[ACT_GROUP], words[ACT_GROUP];
@@ -456,6 +464,7 @@ ALWAYS_INLINE void tile_256(uint32_t id, const struct unpacked *u, const int32_t
 #pragma GCC unroll 1
     for (int first = 0; first < 64; first += s.chain) {
         const __m256i scale = u->sc.scale[first / s.scale_k][half];
+        ask_some(line, end);
         if (s.single) {  /* no two products of these fit 16 bits */
 #pragma GCC unroll 8
             for (int i = first; i < first + s.chain; i++) {
@@ -591,11 +600,11 @@ ALWAYS_INLINE void tile_32(uint32_t id, const struct unpacked *u, int n_blocks, 
 }
 
 ALWAYS_INLINE void tile_n(uint32_t id, const struct unpacked *u, int n_blocks, const int32_t *a,
-                          int n, float *acc)
+                          int n, const uint8_t **line, const uint8_t *end, float *acc)
 {
     for (int half = 0; half < 2; half++) {
         if (is_k_type(id)) {
-            tile_256(id, u, a, n, half, acc + 8 * half);
+            tile_256(id, u, a, n, half, line, end, acc + 8 * half);
         } else {
             tile_32(id, u, n_blocks, a, n, half, acc + 8 * half);
         }
@@ -603,13 +612,13 @@ ALWAYS_INLINE void tile_n(uint32_t id, const struct unpacked *u, int n_blocks, c
 }
 
 ALWAYS_INLINE void tile(uint32_t id, const struct unpacked *u, int n_blocks, const int32_t *a,
-                        int width, float *acc)
+                        int width, const uint8_t **line, const uint8_t *end, float *acc)
 {
     switch (width) {
-    case 1: tile_n(id, u, n_blocks, a, 1, acc); break;
-    case 2: tile_n(id, u, n_blocks, a, 2, acc); break;
-    case 3: tile_n(id, u, n_blocks, a, 3, acc); break;
-    default: tile_n(id, u, n_blocks, a, 4, acc); break;
+    case 1: tile_n(id, u, n_blocks, a, 1, line, end, acc); break;
+    case 2: tile_n(id, u, n_blocks, a, 2, line, end, acc); break;
+    case 3: tile_n(id, u, n_blocks, a, 3, line, end, acc); break;
+    default: tile_n(id, u, n_blocks, a, 4, line, end, acc); break;
     }
 }
 
@@ -637,14 +646,17 @@ ALWAYS_INLINE void row_group(uint32_t id, const uint8_t *p, int k, int n_rows, c
         const int n = n_blocks - b < per_chunk ? n_blocks - b : per_chunk;
         for (int i = 0; i < n; i++, p += panel_bytes(id)) {
             unpack_panel(id, p, i, &u);
-            ask_until(&line, p + panel_bytes(id));
+            if (!is_k_type(id)) {
+                ask_until(&line, p + panel_bytes(id));
+            }
         }
         for (int g = g0; g < g1; g++) {
             const int width = act_width(n_tok, g);
             const int32_t *a = act + (size_t)g * ACT_GROUP * token_dwords
                                    + (size_t)b * (size_t)(block_dwords * width);
-            tile(id, &u, n * parts, a, width, acc[(g - g0) * ACT_GROUP]);
+            tile(id, &u, n * parts, a, width, &line, p, acc[(g - g0) * ACT_GROUP]);
         }
+        ask_until(&line, p);
     }
     for (int t = t0 > g0 * ACT_GROUP ? t0 : g0 * ACT_GROUP; t < t1 && t < g1 * ACT_GROUP; t++) {
         const float *x = acc[t - g0 * ACT_GROUP];
