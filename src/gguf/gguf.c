@@ -7,6 +7,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "base/hash.h"
 #include "gguf/gguf_int.h"
 
 /* ---- names ------------------------------------------------------------------------ */
@@ -351,6 +352,28 @@ uint64_t gguf_file_bytes(const struct gguf *g)
         n += g->shards[i].map.size;
     }
     return n;
+}
+
+uint64_t gguf_identity(const struct gguf *g)
+{
+    enum { SAMPLE = 64 };  /* bytes of each tensor: models that were trained on differ early */
+    uint64_t h = HASH_INIT;
+
+    for (int no = 0; no < g->n_shards; no++) {
+        const struct file_map *map = &g->shards[no].map;
+        uint64_t front = map->size;
+        for (size_t i = 0; i < g->n_tensors; i++) {
+            const struct gguf_tensor *t = &g->tensors[i];
+            front = t->shard == no && t->offset < front ? t->offset : front;
+        }
+        h = hash_bytes(h, map->data, (size_t)front);
+        h = hash_bytes(h, &map->size, sizeof map->size);
+    }
+    for (size_t i = 0; i < g->n_tensors; i++) {
+        const struct gguf_tensor *t = &g->tensors[i];
+        h = hash_bytes(h, t->data, t->bytes < SAMPLE ? (size_t)t->bytes : SAMPLE);
+    }
+    return h;
 }
 
 const char *gguf_path(const struct gguf *g)

@@ -79,6 +79,10 @@ const char *gguf_path(const struct gguf *g);     /* "" for memory */
 int gguf_n_shards(const struct gguf *g);         /* 1 for a file that is not split */
 const char *gguf_shard_path(const struct gguf *g, int shard);
 
+/* Tells files apart: a hash of their sizes, metadata, tensor directories and the beginning of
+ * every tensor. */
+uint64_t gguf_identity(const struct gguf *g);
+
 size_t gguf_n_kv(const struct gguf *g);
 const struct gguf_kv *gguf_kv_at(const struct gguf *g, size_t i);
 const struct gguf_kv *gguf_find(const struct gguf *g, const char *key);

@@ -213,6 +213,16 @@ const struct model_shape *model_shape(const struct model *m)
     return &m->shape;
 }
 
+uint64_t model_identity(const struct model *m)
+{
+    return gguf_identity(m->gguf);
+}
+
+bool model_long_rope(const struct model *m, int context_max)
+{
+    return m->rope_freq_long && context_max > m->hp.rope[ROPE_FULL].orig_context;
+}
+
 size_t kv_page_bytes(const struct layer_shape *l, enum kv_type kv)
 {
     return (size_t)l->n_head_kv * (kv_head_bytes(kv, l->k_dim) + kv_head_bytes(kv, l->v_dim));
@@ -277,8 +287,7 @@ void step_rope(struct step *st, int t)
 
     for (int kind = 0; kind < ROPE_KINDS; kind++) {
         const int n_rot = hp->rope[kind].n_rot;
-        const bool is_long = kind == ROPE_FULL && m->rope_freq_long &&
-                             st->work->context_max > hp->rope[kind].orig_context;
+        const bool is_long = kind == ROPE_FULL && model_long_rope(m, st->work->context_max);
         if (m->rope_used[kind]) {
             rope_table(is_long ? m->rope_freq_long : m->rope_freq[kind], n_rot,
                        m->rope_mscale[kind], st->pos[t],

@@ -21,6 +21,12 @@ struct model *model_new(const struct gguf *g, struct pool *pool, const struct ke
                         enum model_pack pack, slm_error *err);
 void model_free(struct model *m);
 
+/* Tells model files apart (gguf_identity). */
+uint64_t model_identity(const struct model *m);
+
+/* Whether steps with work for this context use rotations of their own for long contexts. */
+bool model_long_rope(const struct model *m, int context_max);
+
 /* Sizes that the layers above need. */
 struct model_shape {
     const char *arch;

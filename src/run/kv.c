@@ -127,6 +127,19 @@ struct kv_params kv_params_for(const struct model *m, enum kv_type type, bool dr
     return p;
 }
 
+/* kv_window_page for a window of its own size. */
+static int first_page(int window, int n, int margin)
+{
+    const int64_t first = (int64_t)n - window + 1 - margin;
+
+    return window > 0 && first > 0 ? (int)(first / KV_PAGE) : 0;
+}
+
+int kv_window_page(const struct model *m, int n, int margin)
+{
+    return first_page(window_of(m), n, margin);
+}
+
 /* ---- the pool ------------------------------------------------------------------------- */
 
 static bool groups_init(struct groups *g, size_t bytes, const struct kv_params *p, int n_max)
@@ -488,28 +501,56 @@ void kv_seq_drop(struct kv_seq *s, int n)
     s->n_top = from < s->n_top ? from : s->n_top;
 }
 
-/* The first page that the token at pos needs of the window class, less the margin. */
-static int first_kept(int window, int pos)
-{
-    const int64_t first = (int64_t)pos - window + 1 - KV_MARGIN;
-
-    return first > 0 ? (int)(first / KV_PAGE) : 0;
-}
-
 void kv_seq_slide(struct kv_seq *s, int pos, const int *keep, int n_keep)
 {
     const int window = window_of(s->pool->model);
-    const int end = window > 0 ? first_kept(window, pos) : 0;
+    const int end = first_page(window, pos, KV_MARGIN);
 
     for (int j = 0; j < end; j++) {
         bool kept = false;
         for (int i = 0; i < n_keep; i++) {
-            kept = kept || (j >= first_kept(window, keep[i]) && j < pages_for(keep[i]));
+            kept = kept || (j >= first_page(window, keep[i], KV_MARGIN) && j < pages_for(keep[i]));
         }
         if (!kept) {
             give_back(s, j, KV_WINDOW);
         }
     }
+}
+
+int kv_seq_first_window(const struct kv_seq *s, int n)
+{
+    const int window = window_of(s->pool->model);
+    const int least = first_page(window, n, KV_MARGIN);
+    int j = window > 0 ? pages_for(n) : 0;
+
+    while (j > least && s->pages[j - 1].group[KV_WINDOW] != KV_NONE) {
+        j--;
+    }
+    return j;
+}
+
+bool kv_seq_take(struct kv_seq *s, int n, int first_window, slm_error *err)
+{
+    kv_seq_drop(s, 0);
+    for (int j = 0; j < pages_for(n); j++) {
+        if (!kv_seq_ensure(s, j * KV_PAGE, (j + 1) * KV_PAGE, err)) {
+            kv_seq_drop(s, 0);
+            return false;
+        }
+        if (j < first_window) {
+            give_back(s, j, KV_WINDOW);
+        }
+    }
+    return true;
+}
+
+void *kv_seq_group(const struct kv_seq *s, int j, enum kv_class class, size_t *bytes)
+{
+    const struct groups *g = &s->pool->class[class];
+    const int32_t id = s->pages[j].group[class];
+
+    *bytes = g->bytes;
+    return id == KV_NONE ? NULL : g->base + (size_t)id * g->bytes;
 }
 
 int kv_seq_resume(const struct kv_seq *s, int n)

@@ -52,6 +52,10 @@ struct kv_count kv_seq_groups(const struct model *m, int context, int chunk, int
 struct kv_params kv_params_for(const struct model *m, enum kv_type type, bool draft,
                                struct kv_count groups);
 
+/* The first page of the window class that the token at position n needs, or that a token up to
+ * `margin` positions before it does; 0 in models without windows. */
+int kv_window_page(const struct model *m, int n, int margin);
+
 /* ---- the pool ------------------------------------------------------------------------- */
 
 /* Reserves the memory.  NULL and *err on failure.  The model must outlive the pool. */
@@ -105,6 +109,20 @@ void kv_seq_drop(struct kv_seq *s, int n);
 /* Gives groups of the window class back that neither the token at position pos needs nor a token
  * at one of keep[0..n_keep), nor those up to KV_MARGIN positions before these. */
 void kv_seq_slide(struct kv_seq *s, int pos, const int *keep, int n_keep);
+
+/* ---- copies of it ---- */
+
+/* The first page whose group of the window class the token at position n needs or could go back
+ * by: from there on all are there.  0 in models without windows. */
+int kv_seq_first_window(const struct kv_seq *s, int n);
+
+/* Gives everything back and takes what n positions need, in the window class from page
+ * first_window on; their contents are for the caller to fill.  Fails as kv_seq_ensure does, and the
+ * sequence is then empty. */
+bool kv_seq_take(struct kv_seq *s, int n, int first_window, slm_error *err);
+
+/* Page j's group of a class, *bytes of them; NULL where there is none. */
+void *kv_seq_group(const struct kv_seq *s, int j, enum kv_class class, size_t *bytes);
 
 /* The last position <= n whose token sees all its earlier keys, of tokens that have been there; 0
  * at least. */

@@ -3,14 +3,12 @@
  * A session owns its pages, its scratch, the list of its tokens and one row of
  * logits; all of it is allocated when the session is made.  Chunking never shows
  * in a result, so its size is only a matter of memory and speed. */
-#include "run/session.h"
+#include "run/session_int.h"
 
 #include <assert.h>
 #include <string.h>
 
 #include "base/mem.h"
-#include "run/kv.h"
-#include "run/recur.h"
 
 /* Prompt tokens per step unless told otherwise: enough rows that a product is bound
  * by arithmetic and not by reading weights; more only costs scratch. */
@@ -34,31 +32,6 @@ enum { PROMPT_MIN = 16 };
 /* A checkpoint is made at the end of a prompt, and wherever the last one lies so far back. */
 enum { CHECKPOINT_STEP = 512 };
 
-struct session {
-    struct model *model;
-    struct kv_pool *pool;
-    struct kv_seq *kv;
-    struct recur *recur;   /* NULL in models without recurrent layers */
-    struct work *work;
-    enum kv_type kv_type;
-    int32_t *tok;          /* [context] */
-    int len, context, chunk, want_max;
-    int keep;              /* where the last prompt ended: sliding layers can go back there */
-    float *logits;         /* [n_vocab] */
-    bool *want;            /* [chunk] */
-    bool has_logits;
-    int trial_max, n_trial;  /* n_trial > 0 between session_try and session_keep */
-    float *trial_logits;   /* [trial_max][n_vocab] */
-    float *trial;          /* what model_commit takes, or NULL */
-    float *rows;           /* [1 + chunk][n_embd]: the hidden row of token len - 1, then those of
-                            * the step at hand; or NULL */
-    session_follow_fn *follow;
-    void *follow_arg;
-    pthread_mutex_t *step_lock;
-    session_progress_fn *progress;
-    void *progress_arg;
-};
-
 static int min_int(int a, int b)
 {
     return a < b ? a : b;
@@ -78,16 +51,6 @@ static int choose_chunk(const struct model *m, const struct session_params *p)
         chunk /= 2;
     }
     return min_int(chunk, p->context);
-}
-
-static size_t row_floats(const struct model *m, int n)
-{
-    return (size_t)n * (size_t)model_shape(m)->n_embd;
-}
-
-static size_t logit_floats(const struct model *m, int n)
-{
-    return (size_t)n * (size_t)model_shape(m)->n_vocab;
 }
 
 static int choose_checkpoints(const struct model *m, const struct session_params *p)
@@ -247,9 +210,8 @@ void session_follow(struct session *s, session_follow_fn *fn, void *arg)
 
 /* ---- feeding --------------------------------------------------------------------- */
 
-/* Everything that can be wrong with the tokens is found before any is computed. */
-static bool check_ids(const struct session *s, int len, const int32_t *ids, size_t n,
-                      slm_error *err)
+bool session_check_ids(const struct session *s, int len, const int32_t *ids, size_t n,
+                       slm_error *err)
 {
     const int n_vocab = model_shape(s->model)->n_vocab;
 
@@ -346,9 +308,8 @@ static void append(struct session *s, int n)
     kv_seq_slide(s->kv, s->len, &s->keep, 1);
 }
 
-/* One step: appends n tokens.  They count only when it succeeded. */
-static bool run_step(struct session *s, const int32_t *ids, int n, bool want_all, float *out,
-                     slm_error *err)
+bool session_step(struct session *s, const int32_t *ids, int n, bool want_all, float *out,
+                  slm_error *err)
 {
     assert(s->n_trial == 0);
     const bool ok = compute(s, ids, n, false, want_all, out, err);
@@ -390,7 +351,7 @@ static bool feed(struct session *s, const int32_t *ids, size_t n, float *score, 
         const bool last = left <= step_max;
         float *out = score ? score + done * n_vocab : last ? s->logits : NULL;
 
-        if (!run_step(s, ids + done, n_step, score != NULL, out, err)) {
+        if (!session_step(s, ids + done, n_step, score != NULL, out, err)) {
             return false;
         }
         done += (size_t)n_step;
@@ -408,12 +369,12 @@ static bool feed(struct session *s, const int32_t *ids, size_t n, float *score, 
 
 bool session_feed(struct session *s, const int32_t *ids, size_t n, slm_error *err)
 {
-    return check_ids(s, s->len, ids, n, err) && feed(s, ids, n, NULL, err);
+    return session_check_ids(s, s->len, ids, n, err) && feed(s, ids, n, NULL, err);
 }
 
 bool session_score(struct session *s, const int32_t *ids, size_t n, float *out, slm_error *err)
 {
-    return check_ids(s, s->len, ids, n, err) && feed(s, ids, n, out, err);
+    return session_check_ids(s, s->len, ids, n, err) && feed(s, ids, n, out, err);
 }
 
 bool session_sync(struct session *s, const int32_t *ids, size_t n, size_t *reused, slm_error *err)
@@ -423,7 +384,7 @@ bool session_sync(struct session *s, const int32_t *ids, size_t n, size_t *reuse
     if (n == 0) {
         return slm_fail(err, SLM_E_ARG, "a session cannot be brought to zero tokens; truncate it");
     }
-    if (!check_ids(s, 0, ids, n, err)) {
+    if (!session_check_ids(s, 0, ids, n, err)) {
         return false;
     }
     while (same < n && same < (size_t)s->len && s->tok[same] == ids[same]) {
@@ -455,7 +416,7 @@ bool session_truncate(struct session *s, size_t n, slm_error *err)
     s->has_logits = false;
     while ((size_t)s->len < n) {
         const int left = (int)n - s->len;
-        if (!run_step(s, s->tok + s->len, min_int(left, s->chunk), false, NULL, err)) {
+        if (!session_step(s, s->tok + s->len, min_int(left, s->chunk), false, NULL, err)) {
             return false;
         }
     }
@@ -467,7 +428,7 @@ bool session_truncate(struct session *s, size_t n, slm_error *err)
 const float *session_try(struct session *s, const int32_t *ids, int n, slm_error *err)
 {
     assert(n >= 1 && n <= s->trial_max && s->n_trial == 0);
-    if (!check_ids(s, s->len, ids, (size_t)n, err)) {
+    if (!session_check_ids(s, s->len, ids, (size_t)n, err)) {
         return NULL;
     }
     if (!compute(s, ids, n, true, true, s->trial_logits, err)) {

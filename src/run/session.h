@@ -54,6 +54,25 @@ bool session_sync(struct session *s, const int32_t *ids, size_t n, size_t *reuse
  * as a feed does. */
 bool session_truncate(struct session *s, size_t n, slm_error *err);
 
+/* Writes tokens, pages, states and logits to a file.  What a session that loads it computes is what
+ * this one would. */
+bool session_save(struct session *s, const char *path, slm_error *err);
+
+/* Brings the session to what was saved of one with the same model file and KV type.  Any other
+ * file is refused, and the session is then as before. */
+bool session_load(struct session *s, const char *path, slm_error *err);
+
+/* The same from n bytes of memory. */
+bool session_load_mem(struct session *s, const void *data, size_t n, slm_error *err);
+
+/* How the hidden rows of a text become one. */
+enum pooling { POOL_MEAN, POOL_FIRST, POOL_LAST };
+
+/* Empties the session, feeds the n >= 1 tokens, and writes their pooled hidden row, of length one,
+ * to out [n_embd]; then empties it again. */
+bool session_embed(struct session *s, const int32_t *ids, size_t n, enum pooling pooling, float *out,
+                   slm_error *err);
+
 /* [n_vocab] after the last token, or NULL. */
 const float *session_logits(const struct session *s);
 
@@ -75,7 +94,7 @@ void session_mark(struct session *s);
 /* Told what is appended in every way: n tokens from position pos0 on, and where the parameters ask
  * for it `rows` [n + 1][n_embd], the hidden row before each of them and that of the last one; zeros
  * where it is not known.  pos0 is less than where the last call ended when tokens were dropped in
- * between. */
+ * between; n is 0 where all were replaced by others. */
 typedef void session_follow_fn(void *arg, const int32_t *ids, int n, int pos0, const float *rows);
 void session_follow(struct session *s, session_follow_fn *fn, void *arg);
 
