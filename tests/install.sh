@@ -80,6 +80,19 @@ test -s "$dir/shared.out" || fail "hello says nothing"
 cmp "$dir/shared.out" "$dir/static.out" || fail "static and shared library disagree"
 "$dir/prefix/bin/slm" run "$model" --raw --quiet -n 100 "Once upon a time" >"$dir/slm.out"
 cmp "$dir/shared.out" "$dir/slm.out" || fail "hello and slm run disagree"
+
+# batch.c: alone and beside another prompt it says what slm run says.
+"$cc" $flags -std=c11 -Wall -Wextra -Werror "$source/examples/batch.c" -o "$dir/batch" \
+    $(pkg-config --cflags --libs slm) -Wl,-rpath,"$libdir"
+"$dir/batch" "$model" "Once upon a time" >"$dir/batch.out"
+{
+    echo "> Once upon a time"
+    "$dir/prefix/bin/slm" run "$model" --raw --quiet -n 60 "Once upon a time"
+} >"$dir/slm.out"
+cmp "$dir/batch.out" "$dir/slm.out" || fail "batch and slm run disagree"
+"$dir/batch" "$model" "Once upon a time" "Twice" >"$dir/batch.two"
+test "$(grep -c '^> Once upon a time$' "$dir/batch.two")" = 1 || fail "batch loses an answer"
+
 if "$dir/static" "$dir/none.gguf" x 2>"$dir/err"; then
     fail "hello accepts a missing file"
 fi
