@@ -562,7 +562,7 @@ typedef enum slm_part {
     SLM_PART_REASONING,  /* text: a piece of what comes before it */
     SLM_PART_TOOL,       /* text: name of the tool; call `index` begins */
     SLM_PART_ARGUMENTS,  /* text: a piece of the JSON arguments of call `index` */
-    SLM_PART_TOOL_END,   /* call `index` is complete, and its arguments are valid JSON */
+    SLM_PART_TOOL_END,   /* call `index` is complete, and its arguments are a valid JSON object */
 } slm_part;
 
 /* text: n bytes, valid during the call, never cut inside a character.  False stops. */
@@ -574,11 +574,16 @@ SLM_API slm_answer *slm_answer_new(const slm_model *model, const char *prompt, b
                                    slm_part_fn *fn, void *arg, slm_error *err);
 SLM_API void slm_answer_free(slm_answer *answer);
 
+/* The tools, a JSON array as the template gets it; before the first push.  Where they are known,
+ * arguments that a model writes as plain text get the types of the schemas, and text that only
+ * looks like a call is one only with the name of a tool. */
+SLM_API bool slm_answer_tools(slm_answer *answer, const char *tools, slm_error *err);
+
 /* Text as slm_stream_push gives it, but with special tokens written out (slm_stream_special). */
 SLM_API bool slm_answer_push(slm_answer *answer, const char *text, size_t n, slm_error *err);
 
-/* At the end: what was held back.  A call that was cut off or whose arguments are not JSON comes
- * out as content. */
+/* At the end: what was held back.  A call that was cut off or whose arguments are not JSON has no
+ * SLM_PART_TOOL_END, does not count, and comes out as content the way the model wrote it. */
 SLM_API bool slm_answer_finish(slm_answer *answer, slm_error *err);
 
 /* ---- quantising ----------------------------------------------------------------------- */

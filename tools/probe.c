@@ -5,6 +5,7 @@
  *   slm-probe tokenize MODEL
  *   slm-probe render TEMPLATE.jinja [--now 2026-10-05T14:30:15]
  *   slm-probe jinja [--now ...]
+ *   slm-probe toolcalls TEMPLATE.jinja
  *   slm-probe dequant TYPE < blocks > floats
  *
  * logits reads an array of token ids and writes the logits after each of them, float32
@@ -36,6 +37,7 @@
 #include "model/model.h"
 #include "quant/quant.h"
 #include "run/session.h"
+#include "text/answer.h"
 #include "text/jinja.h"
 #include "text/vocab.h"
 
@@ -352,6 +354,105 @@ static int cmd_jinja(char **argv, const struct opts *o)
     return each_line(answer_jinja, &copy);
 }
 
+/* ---- toolcalls --------------------------------------------------------------------------- */
+
+/* One answer, split. */
+struct parts {
+    struct buf content, reasoning, name, arguments;
+    json_t *calls;
+};
+
+static bool add_part(void *arg, slm_part part, int index, const char *text, size_t n)
+{
+    struct parts *p = arg;
+
+    (void)index;
+    switch (part) {
+    case SLM_PART_CONTENT: buf_add(&p->content, text, n); break;
+    case SLM_PART_REASONING: buf_add(&p->reasoning, text, n); break;
+    case SLM_PART_TOOL:
+        buf_clear(&p->arguments);
+        buf_clear(&p->name);
+        buf_add(&p->name, text, n);
+        break;
+    case SLM_PART_ARGUMENTS: buf_add(&p->arguments, text, n); break;
+    case SLM_PART_TOOL_END:
+        json_array_append_new(p->calls,
+                              json_pack("{s:o, s:o}", "name",
+                                        lossy_string(buf_str(&p->name), p->name.len), "arguments",
+                                        json_loadb(buf_str(&p->arguments), p->arguments.len,
+                                                   JSON_ALLOW_NUL, NULL)));
+        break;
+    }
+    return true;
+}
+
+/* Where the prompt is not given, an end of reasoning without a beginning means that it began
+ * in the prompt. */
+static const char *likely_prompt(const char *text)
+{
+    static const char *const marks[][2] = { { "<think>", "</think>" }, { "[THINK]", "[/THINK]" } };
+
+    for (size_t i = 0; i < 2; i++) {
+        const char *end = strstr(text, marks[i][1]), *begin = strstr(text, marks[i][0]);
+        if (end && (!begin || begin > end)) {
+            return marks[i][0];
+        }
+    }
+    return NULL;
+}
+
+/* {"text": ..} with optional "prompt" and "tools". */
+static json_t *answer_toolcalls(void *arg, const json_t *request, slm_error *err)
+{
+    const struct buf *template = arg;
+    const json_t *text = json_object_get(request, "text");
+    const json_t *prompt = json_object_get(request, "prompt");
+    const json_t *tools = json_object_get(request, "tools");
+    struct parts p = { .calls = json_array() };
+    json_t *out = NULL;
+
+    if (!json_is_string(text)) {
+        slm_fail(err, SLM_E_FORMAT, "\"text\" is no string");
+        json_decref(p.calls);
+        return NULL;
+    }
+    const char *s = json_string_value(text);
+    const char *before = json_is_string(prompt) ? json_string_value(prompt) : likely_prompt(s);
+    char *tools_text = json_is_array(tools) ? json_dumps(tools, 0) : NULL;
+    struct answer *a =
+        answer_new(buf_str(template), template->len, before, true, add_part, &p, err);
+    if (a && (!tools_text || answer_tools(a, tools_text, err)) &&
+        answer_push(a, s, json_string_length(text), err) && answer_finish(a, err)) {
+        out = json_pack("{s:o, s:o, s:O}", "content",
+                        lossy_string(buf_str(&p.content), p.content.len), "reasoning",
+                        lossy_string(buf_str(&p.reasoning), p.reasoning.len), "tool_calls",
+                        p.calls);
+    }
+    answer_free(a);
+    free(tools_text);
+    json_decref(p.calls);
+    buf_deinit(&p.content);
+    buf_deinit(&p.reasoning);
+    buf_deinit(&p.name);
+    buf_deinit(&p.arguments);
+    return out;
+}
+
+static int cmd_toolcalls(char **argv, const struct opts *o)
+{
+    slm_error err = {0};
+    struct buf template;
+
+    (void)o;
+    buf_init(&template, 0);
+    const int code = file_read(argv[0], TEMPLATE_MAX, &template, &err)
+                         ? each_line(answer_toolcalls, &template)
+                         : fail(&err);
+    buf_deinit(&template);
+    return code;
+}
+
 /* ---- dequant ------------------------------------------------------------------------------ */
 
 static const struct quant_type *find_type(const char *name)
@@ -528,6 +629,7 @@ static const struct verb {
     { "tokenize", "MODEL", 1, cmd_tokenize },
     { "render", "TEMPLATE.jinja", 1, cmd_render },
     { "jinja", "", 0, cmd_jinja },
+    { "toolcalls", "TEMPLATE.jinja", 1, cmd_toolcalls },
     { "dequant", "TYPE", 1, cmd_dequant },
 };
 
@@ -550,5 +652,6 @@ int main(int argc, char **argv)
                    : usage("%s takes: %s", v->name, v->n_operands ? v->operands : "no operand");
     }
     fpenv_leave(fp);
-    return code >= 0 ? code : usage("the verb must be logits, tokenize, render, jinja or dequant");
+    return code >= 0 ? code : usage("the verb must be logits, tokenize, render, jinja, toolcalls "
+                                     "or dequant");
 }

@@ -236,6 +236,13 @@ void slm_stream_free(slm_stream *stream)
     mem_free(stream);
 }
 
+void slm_stream_special(slm_stream *stream, bool special)
+{
+    if (stream) {
+        detok_special(stream->detok, special);
+    }
+}
+
 bool slm_stream_push(slm_stream *stream, int32_t id, const char **text, size_t *n, bool *stopped,
                      slm_error *err)
 {

@@ -10,6 +10,8 @@
 
 struct chat {
     struct jinja *template;
+    char *source;
+    size_t n_source;
     char *bos, *eos;   /* texts of the tokens, "" where there is none */
 };
 
@@ -45,7 +47,9 @@ bool chat_new(const struct gguf *g, const struct vocab *v, const char *source, s
     }
     c->bos = token_copy(v, v != NULL ? vocab_bos(v) : -1);
     c->eos = token_copy(v, v != NULL ? vocab_eos(v) : -1);
-    if (c->bos == NULL || c->eos == NULL) {
+    c->source = mem_strndup(text.s, text.n);
+    c->n_source = text.n;
+    if (c->bos == NULL || c->eos == NULL || c->source == NULL) {
         chat_free(c);
         return slm_fail_nomem(err, "the chat template");
     }
@@ -62,10 +66,17 @@ void chat_free(struct chat *c)
 {
     if (c != NULL) {
         jinja_free(c->template);
+        mem_free(c->source);
         mem_free(c->bos);
         mem_free(c->eos);
         mem_free(c);
     }
+}
+
+const char *chat_template(const struct chat *c, size_t *n)
+{
+    *n = c->n_source;
+    return c->source;
 }
 
 /* ---- JSON from the caller ------------------------------------------------------------- */

@@ -14,6 +14,9 @@ bool chat_new(const struct gguf *g, const struct vocab *v, const char *source, s
               slm_error *err);
 void chat_free(struct chat *c);
 
+/* The template's text; valid as long as c. */
+const char *chat_template(const struct chat *c, size_t *n);
+
 /* Renders and appends to text.  messages, tools, variables: JSON texts as for slm_render.
  * The template sees messages, tools and documents (none where they are not given),
  * add_generation_prompt, bos_token, eos_token, and the members of variables, which go before

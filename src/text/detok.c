@@ -27,6 +27,7 @@ struct detok {
     struct buf text;     /* what was given out by the last call, and what is held back */
     size_t given;        /* bytes of it that were given out */
     bool stopped;
+    bool special;        /* control tokens are text */
 };
 
 static bool stop_init(struct stop *st, const char *s, slm_error *err)
@@ -97,6 +98,11 @@ void detok_free(struct detok *d)
     mem_free(d->stop);
     buf_deinit(&d->text);
     mem_free(d);
+}
+
+void detok_special(struct detok *d, bool special)
+{
+    d->special = special;
 }
 
 /* Moves a matcher by one byte; true when its string is complete. */
@@ -191,7 +197,7 @@ bool detok_push(struct detok *d, int32_t id, const char **text, size_t *n, bool 
                 slm_error *err)
 {
     size_t len;
-    const char *s = vocab_piece(d->v, id, false, &len);
+    const char *s = vocab_piece(d->v, id, d->special, &len);
 
     *text = "";
     *n = 0;

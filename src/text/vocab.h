@@ -51,6 +51,8 @@ struct detok;
 struct detok *detok_new(const struct vocab *v, const char *const *stops, size_t n_stops,
                         slm_error *err);
 void detok_free(struct detok *d);
+/* Control tokens become text from now on, or nothing. */
+void detok_special(struct detok *d, bool special);
 /* See slm_stream_push and slm_stream_finish. */
 bool detok_push(struct detok *d, int32_t id, const char **text, size_t *n, bool *stopped,
                 slm_error *err);
