@@ -162,11 +162,19 @@ typedef enum slm_pack {
     SLM_PACK_WAIT,  /* before slm_model_open returns */
 } slm_pack;
 
+/* Weights that do not fit into memory are streamed: as much of them as fits is kept there, and
+ * the rest read from the file in every step, ahead of its use. */
 typedef struct slm_model_params {
     slm_pack pack;            /* never changes a result, only speed and memory */
     bool     vocab_only;      /* tokenizer and template only; no session can be made */
     bool     meta_only;       /* metadata and tensor list only; works for any valid file */
     const char *chat_template;/* Jinja text used instead of the file's, or NULL */
+    uint64_t memory_bytes;    /* that this process may use with this model and its sessions; 0:
+                               * what is free */
+    bool     no_stream;       /* weights stay mapped whatever their size: the operating system
+                               * decides what of them is in memory */
+    const struct slm_session_params *session;  /* the session that room is left for; NULL: one of
+                               * defaults */
 } slm_model_params;
 
 /* Opens a GGUF file (the first shard of a split one).  params may be NULL.
@@ -214,9 +222,13 @@ typedef enum slm_kv_type { SLM_KV_F16, SLM_KV_F32, SLM_KV_Q8_0 } slm_kv_type;
 
 typedef struct slm_forecast {
     uint64_t weights_bytes, kv_bytes, work_bytes, total_bytes;
+    uint64_t free_bytes;      /* that there are for the total */
+    uint64_t pinned_bytes;    /* weights kept in memory where not all fit, ... */
+    uint64_t streamed_bytes;  /* ... and read from the file for every token; 0: all fit */
 } slm_forecast;
 
-/* Memory that a session of `context` tokens needs, model included. */
+/* Memory that a session of `context` tokens needs, model included.  Where weights are streamed, or
+ * would be were the model not opened with no_stream, the total counts what is kept in memory. */
 SLM_API bool slm_model_forecast(const slm_model *model, int context, slm_kv_type kv,
                                 slm_forecast *out, slm_error *err);
 

@@ -44,8 +44,9 @@ static inline void tiny_close(struct tiny *t)
 }
 
 /* False and *err when the file cannot be run; t may then still be closed. */
-static inline bool tiny_open(struct tiny *t, const char *path, enum isa isa, int threads,
-                             enum model_pack pack, enum kv_type kv, int context, slm_error *err)
+static inline bool tiny_open_at(struct tiny *t, const char *path, enum isa isa, int threads,
+                                const struct model_place *place, enum kv_type kv, int context,
+                                slm_error *err)
 {
     *t = (struct tiny){ .context = context, .kv = kv };
     t->gguf = gguf_open(path, err);
@@ -53,8 +54,8 @@ static inline bool tiny_open(struct tiny *t, const char *path, enum isa isa, int
     if (!t->gguf || !t->pool) {
         return false;
     }
-    t->model = model_new(t->gguf, t->pool, kern_get(isa), pack, err);
-    if (!t->model) {
+    t->model = model_load(t->gguf, t->pool, kern_get(isa), err);
+    if (!t->model || !model_place(t->model, place, err)) {
         return false;
     }
     const int n_layer = model_shape(t->model)->n_kv_layer;
@@ -79,6 +80,14 @@ static inline bool tiny_open(struct tiny *t, const char *path, enum isa isa, int
         }
     }
     return true;
+}
+
+static inline bool tiny_open(struct tiny *t, const char *path, enum isa isa, int threads,
+                             enum model_pack pack, enum kv_type kv, int context, slm_error *err)
+{
+    const struct model_place place = { .pack = pack };
+
+    return tiny_open_at(t, path, isa, threads, &place, kv, context, err);
 }
 
 /* Feeds n tokens in steps of `chunk` and writes the logits after each to out [n][n_vocab]. */

@@ -32,6 +32,7 @@ struct slm_model {
     bool chat_broken;
     slm_error chat_error;    /* why it does not compile */
     char *arch, *name;
+    uint64_t memory_bytes;   /* that it and its sessions may take; 0: what is free */
     struct buf meta;         /* value of the last metadata call */
 };
 
@@ -68,6 +69,21 @@ static inline enum kv_type api_kv_type(slm_kv_type kv)
 {
     return kv == SLM_KV_F32 ? KV_F32 : kv == SLM_KV_Q8_0 ? KV_Q8_0 : KV_F16;
 }
+
+/* Checks what a caller gave and turns it into what a session takes. */
+bool api_session_params(const slm_model *model, const slm_session_params *given, const char *call,
+                        struct session_params *out, slm_error *err);
+
+/* Memory that may still be taken: what is free, or left of the model's memory_bytes. */
+uint64_t api_memory_free(const slm_model *model);
+
+/* Decides where the weights of a loaded model are kept. */
+bool api_place(slm_model *m, const slm_model_params *p, slm_error *err);
+
+/* Refuses a session whose own memory is more than what is free, before anything is
+ * allocated: the kernel would promise the memory and end the process later. */
+bool api_session_fits(const slm_model *model, const struct session_params *p,
+                      const struct spec_params *draft, slm_error *err);
 
 /* A context where the caller names none. */
 enum { API_CONTEXT_DEFAULT = 4096 };

@@ -56,10 +56,10 @@ static bool batch_arguments(const slm_model *model, const slm_batch_params *p,
 
 /* Chooses the bound where the caller says nothing, and refuses before anything is allocated what
  * does not fit: the kernel would promise the memory and end the process later. */
-static bool check_memory(const struct model *m, struct batch_params *p, slm_error *err)
+static bool check_memory(const slm_model *m, struct batch_params *p, slm_error *err)
 {
-    const uint64_t free_bytes = cpu_ram_free_bytes();
-    struct batch_cost cost = batch_cost(m, p);
+    const uint64_t free_bytes = api_memory_free(m);
+    struct batch_cost cost = batch_cost(m->model, p);
     const double mib = 1.0 / (1 << 20);
 
     if (p->cache_bytes == 0) {
@@ -72,7 +72,7 @@ static bool check_memory(const struct model *m, struct batch_params *p, slm_erro
                         "%d tokens need at least %.1f MiB", (double)p->cache_bytes * mib,
                         p->parallel, p->context, (double)cost.cache_least * mib);
     }
-    cost = batch_cost(m, p);
+    cost = batch_cost(m->model, p);
     if (p->cache_bytes <= free_bytes && cost.work_bytes <= free_bytes - p->cache_bytes) {
         return true;
     }
@@ -89,7 +89,7 @@ slm_batch *slm_batch_new(slm_model *model, const slm_batch_params *params, slm_e
     struct batch_params p;
 
     if (!batch_arguments(model, params ? params : &defaults, &p, err) ||
-        !check_memory(model->model, &p, err)) {
+        !check_memory(model, &p, err)) {
         return NULL;
     }
     slm_batch *batch = mem_zalloc(1, sizeof *batch);

@@ -131,12 +131,6 @@ static char *copy_entry(const struct gguf *g, const char *key, slm_error *err)
 
 static bool open_parts(slm_model *m, const char *path, const slm_model_params *p, slm_error *err)
 {
-    static const enum model_pack packs[] = {
-        [SLM_PACK_AUTO] = MODEL_PACK_AUTO,
-        [SLM_PACK_OFF] = MODEL_PACK_OFF,
-        [SLM_PACK_WAIT] = MODEL_PACK_WAIT,
-    };
-
     m->gguf = gguf_open(path, err);
     if (!m->gguf) {
         return false;
@@ -150,7 +144,7 @@ static bool open_parts(slm_model *m, const char *path, const slm_model_params *p
         return true;
     }
     if (!p->vocab_only) {
-        m->model = model_new(m->gguf, m->engine->pool, m->engine->kern, packs[p->pack], err);
+        m->model = model_load(m->gguf, m->engine->pool, m->engine->kern, err);
         if (!m->model) {
             return false;
         }
@@ -184,6 +178,7 @@ slm_model *slm_model_open(slm_engine *engine, const char *path, const slm_model_
         return NULL;
     }
     m->engine = engine;
+    m->memory_bytes = p->memory_bytes;
     buf_init(&m->meta, 0);
 
     const uint64_t fp = fpenv_enter();
@@ -193,6 +188,9 @@ slm_model *slm_model_open(slm_engine *engine, const char *path, const slm_model_
         if (m->gguf && !(p->chat_template && m->chat_error.code == SLM_E_TEMPLATE)) {
             slm_wrap(err, "%s", path);
         }
+        slm_model_free(m);
+        m = NULL;
+    } else if (m->model && !api_place(m, p, err)) {
         slm_model_free(m);
         m = NULL;
     }
@@ -215,7 +213,7 @@ void slm_model_free(slm_model *model)
     mem_free(model);
 }
 
-/* ---- forecast ---------------------------------------------------------------------- */
+/* ---- session ----------------------------------------------------------------------- */
 
 int api_default_context(const slm_model *model)
 {
@@ -223,14 +221,8 @@ int api_default_context(const slm_model *model)
     return max < API_CONTEXT_DEFAULT ? max : API_CONTEXT_DEFAULT;
 }
 
-static uint64_t add_sat(uint64_t a, uint64_t b)
-{
-    return a > UINT64_MAX - b ? UINT64_MAX : a + b;
-}
-
-/* Checks what a caller gave and turns it into what a session takes. */
-static bool session_arguments(const slm_model *model, const slm_session_params *given,
-                              const char *call, struct session_params *out, slm_error *err)
+bool api_session_params(const slm_model *model, const slm_session_params *given, const char *call,
+                        struct session_params *out, slm_error *err)
 {
     static const slm_session_params defaults;
     const slm_session_params *p = given ? given : &defaults;
@@ -251,87 +243,18 @@ static bool session_arguments(const slm_model *model, const slm_session_params *
     return true;
 }
 
-bool slm_model_forecast(const slm_model *model, int context, slm_kv_type kv, slm_forecast *out,
-                        slm_error *err)
-{
-    const slm_session_params given = { .context = context, .kv = kv };
-    struct session_params p;
-
-    if (!api_arg(out != NULL, "slm_model_forecast", "out is NULL", err) ||
-        !session_arguments(model, &given, "slm_model_forecast", &p, err)) {
-        return false;
-    }
-    const struct session_cost cost = session_cost(model->model, &p);
-    out->weights_bytes = model_shape(model->model)->weight_bytes;
-    out->kv_bytes = cost.kv_bytes;
-    out->work_bytes = cost.work_bytes;
-    out->total_bytes = add_sat(add_sat(out->weights_bytes, out->kv_bytes), out->work_bytes);
-    return true;
-}
-
-/* ---- session ----------------------------------------------------------------------- */
-
-/* What a session needs, its drafts as work. */
-static struct session_cost cost_of(const struct model *m, const struct session_params *p,
-                                   const struct spec_params *draft)
-{
-    struct session_cost cost = session_cost(m, p);
-
-    cost.work_bytes = add_sat(cost.work_bytes, spec_bytes(draft, p));
-    return cost;
-}
-
-/* The longest context that fits `free_bytes`, a multiple of KV_PAGE; 0 for none. */
-static int context_that_fits(const struct model *m, struct session_params p,
-                             const struct spec_params *draft, uint64_t free_bytes)
-{
-    int lo = 0, hi = p.context / KV_PAGE;
-
-    while (lo < hi) {
-        const int mid = lo + (hi - lo + 1) / 2;
-        p.context = mid * KV_PAGE;
-        const struct session_cost cost = cost_of(m, &p, draft);
-        if (add_sat(cost.kv_bytes, cost.work_bytes) <= free_bytes) {
-            lo = mid;
-        } else {
-            hi = mid - 1;
-        }
-    }
-    return lo * KV_PAGE;
-}
-
-/* Refuses a session whose own memory is more than what is free, before anything is
- * allocated: the kernel would promise the memory and end the process later.  Weights do
- * not count, the kernel can read them from the file again. */
-static bool check_memory(const struct model *m, const struct session_params *p,
-                         const struct spec_params *draft, slm_error *err)
-{
-    const uint64_t free_bytes = cpu_ram_free_bytes();
-    const struct session_cost cost = cost_of(m, p, draft);
-    const double gib = 1.0 / (1 << 30);
-
-    if (add_sat(cost.kv_bytes, cost.work_bytes) <= free_bytes) {
-        return true;
-    }
-    return slm_fail(err, SLM_E_NOMEM,
-                    "a context of %d tokens needs %.1f GiB for keys and values and %.1f GiB to "
-                    "work, but %.1f GiB are free: use at most %d tokens",
-                    p->context, (double)cost.kv_bytes * gib, (double)cost.work_bytes * gib,
-                    (double)free_bytes * gib, context_that_fits(m, *p, draft, free_bytes));
-}
-
 slm_session *slm_session_new(slm_model *model, const slm_session_params *params, slm_error *err)
 {
     const char *call = "slm_session_new";
     struct session_params p;
     struct spec_params draft;
 
-    if (!session_arguments(model, params, call, &p, err) ||
+    if (!api_session_params(model, params, call, &p, err) ||
         !api_drafting(model, params ? &params->draft : NULL, call, &draft, err)) {
         return NULL;
     }
     spec_session_params(&draft, &p);
-    if (!check_memory(model->model, &p, &draft, err)) {
+    if (!api_session_fits(model, &p, &draft, err)) {
         return NULL;
     }
     slm_session *s = mem_zalloc(1, sizeof *s);

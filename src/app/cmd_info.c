@@ -11,9 +11,10 @@
 #include "base/mem.h"
 
 struct info_opts {
-    const char *model, *kv;
+    const char *model, *kv, *memory;
     int context;
     bool json;
+    uint64_t memory_bytes;    /* of `memory` */
 };
 
 #define AT(field) offsetof(struct info_opts, field)
@@ -23,6 +24,8 @@ static const struct opt opts[] = {
     { "context", 0, OPT_INT, AT(context), "N",
       "forecast memory for N tokens (4096, or the model's maximum)", 1, INT_MAX },
     { "kv-type", 0, OPT_CHOICE, AT(kv), "f16|q8_0|f32", "precision of keys and values (f16)", 0, 0 },
+    { "memory", 0, OPT_STR, AT(memory), "SIZE",
+      "forecast for a limit of 6G or 60% of the memory (all that is free)", 0, 0 },
     { "json", 0, OPT_FLAG, AT(json), NULL, "print one JSON object", 0, 0 },
     { NULL, 0, OPT_FLAG, 0, NULL, NULL, 0, 0 },
 };
@@ -90,7 +93,9 @@ static int by_bytes(const void *a, const void *b)
 static bool collect(struct report *r, slm_error *err)
 {
     const slm_model_params meta_only = { .meta_only = true };
-    const slm_model_params unpacked = { .pack = SLM_PACK_OFF };
+    const slm_model_params unpacked = {
+        .pack = SLM_PACK_OFF, .no_stream = true, .memory_bytes = r->o.memory_bytes,
+    };
     slm_tensor_info t;
 
     r->engine = slm_engine_new(NULL, err);
@@ -166,10 +171,14 @@ static void print_forecast(const struct report *r)
 
     out_printf("\nmemory for %d tokens of context\n", r->context);
     out_printf("  weights          %12s\n", out_bytes(f->weights_bytes));
+    if (f->streamed_bytes > 0) {
+        out_printf("    in memory      %12s\n", out_bytes(f->pinned_bytes));
+        out_printf("    read per token %12s\n", out_bytes(f->streamed_bytes));
+    }
     out_printf("  keys and values  %12s\n", out_bytes(f->kv_bytes));
     out_printf("  work             %12s\n", out_bytes(f->work_bytes));
     out_printf("  together         %12s of %s free\n", out_bytes(f->total_bytes),
-               out_bytes(cpu_ram_free_bytes()));
+               out_bytes(f->free_bytes));
 }
 
 static void print_text(const struct report *r)
@@ -217,10 +226,12 @@ static json_t *json_forecast(const struct report *r)
 {
     const slm_forecast *f = &r->forecast;
 
-    return json_pack("{s:i, s:I, s:I, s:I, s:I, s:I}", "context", r->context, "weights_bytes",
-                     (json_int_t)f->weights_bytes, "kv_bytes", (json_int_t)f->kv_bytes,
-                     "work_bytes", (json_int_t)f->work_bytes, "total_bytes",
-                     (json_int_t)f->total_bytes, "free_bytes", (json_int_t)cpu_ram_free_bytes());
+    return json_pack("{s:i, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "context", r->context,
+                     "weights_bytes", (json_int_t)f->weights_bytes, "kv_bytes",
+                     (json_int_t)f->kv_bytes, "work_bytes", (json_int_t)f->work_bytes,
+                     "pinned_bytes", (json_int_t)f->pinned_bytes, "streamed_bytes",
+                     (json_int_t)f->streamed_bytes, "total_bytes", (json_int_t)f->total_bytes,
+                     "free_bytes", (json_int_t)f->free_bytes);
 }
 
 static void print_json(const struct report *r)
@@ -264,6 +275,10 @@ static int cmd_info(int argc, char **argv)
                                                     : "one model at a time");
     }
     r.o.model = r.o.model ? r.o.model : rest.item[0];
+    if (r.o.memory && !input_memory(r.o.memory, &r.o.memory_bytes)) {
+        return args_usage(&verb_info, "--memory needs a size like 6G, 900M or 60%%, not \"%s\"",
+                          r.o.memory);
+    }
 
     if (!collect(&r, &err)) {
         code = out_fail(&err);

@@ -22,13 +22,14 @@
 enum { DRAFT_MAX = 16 };
 
 struct run_opts {
-    const char *model, *prompt, *system, *template_path, *effort, *kv, *pack;
+    const char *model, *prompt, *system, *template_path, *effort, *kv, *pack, *memory;
     const char *draft, *mtp_model;
     int max_tokens, threads, context, top_k, penalty_window, draft_max, mtp_draft;
     float temperature, top_p, min_p, repeat, presence, frequency;
     uint64_t seed;
-    bool raw, show_prompt, no_thinking, json, quiet;
+    bool raw, show_prompt, no_thinking, json, quiet, no_stream;
     struct opt_list stops;
+    uint64_t memory_bytes;    /* of `memory` */
 };
 
 #define AT(field) offsetof(struct run_opts, field)
@@ -63,6 +64,11 @@ static const struct opt opts[] = {
     { "kv-type", 0, OPT_CHOICE, AT(kv), "f16|q8_0|f32", "precision of keys and values (f16)", 0, 0 },
     { "pack", 0, OPT_CHOICE, AT(pack), "auto|off|wait",
       "rearrange weights for speed in the background, never, or first (auto)", 0, 0 },
+    { "memory", 0, OPT_STR, AT(memory), "SIZE",
+      "memory to use at most, 6G or 60%; weights beyond it are read for every token (all free)",
+      0, 0 },
+    { "no-stream", 0, OPT_FLAG, AT(no_stream), NULL,
+      "map weights that do not fit, and leave it to the system which are in memory", 0, 0 },
     { "mtp-draft", 0, OPT_INT, AT(mtp_draft), "N",
       "draft up to N tokens per step with the model's draft block; 0: off (0)", 0, DRAFT_MAX },
     { "mtp-model", 0, OPT_STR, AT(mtp_model), "FILE", "the draft block is in this file", 0, 0 },
@@ -106,6 +112,7 @@ struct run {
     int32_t *ids;
     size_t n_ids;
     int context;
+    slm_forecast forecast;
     const char *finish;       /* finish_reason */
     int n_out;
     double load_s, prompt_s, first_s, decode_s;
@@ -180,6 +187,11 @@ static bool read_opts(struct run *r, int argc, char **argv, int *code)
     } else if (o->raw && (o->system || o->template_path || o->no_thinking || o->effort)) {
         *code = args_usage(&verb_run, "--raw uses no template, so --system, --template, "
                                       "--no-thinking and --reasoning-effort do not go with it");
+    } else if (o->memory && !input_memory(o->memory, &o->memory_bytes)) {
+        *code = args_usage(&verb_run, "--memory needs a size like 6G, 900M or 60%%, not \"%s\"",
+                           o->memory);
+    } else if (o->memory && o->no_stream) {
+        *code = args_usage(&verb_run, "--no-stream keeps no limit, so --memory does not go with it");
     } else if (o->mtp_draft > 0 && o->draft) {
         *code = args_usage(&verb_run, "--mtp-draft and --draft do not go together");
     } else if (o->mtp_model && o->mtp_draft == 0) {
@@ -263,17 +275,22 @@ static bool open_drafter(struct run *r, slm_error *err)
 static bool open_model(struct run *r, slm_error *err)
 {
     const slm_engine_params engine = { .threads = r->o.threads };
+    slm_session_params session = { .context = r->o.context, .kv = input_kv(r->o.kv) };
     const slm_model_params model = {
         .pack = input_pack(r->o.pack),
+        .memory_bytes = r->o.memory_bytes,
+        .no_stream = r->o.no_stream,
+        .session = &session,
         .chat_template = r->o.template_path ? buf_str(&r->template) : NULL,
     };
 
     r->engine = slm_engine_new(&engine, err);
-    if (!r->engine) {
+    if (!r->engine || !open_drafter(r, err)) {
         return false;
     }
+    session.draft = r->draft;
     r->model = slm_model_open(r->engine, r->o.model, &model, err);
-    return r->model ? open_drafter(r, err) : name_template(r, err);
+    return r->model || name_template(r, err);
 }
 
 /* ---- the prompt ------------------------------------------------------------------------ */
@@ -389,6 +406,14 @@ static bool make_session(struct run *r, slm_error *err)
     const slm_sampling s = sampling(r);
     slm_model_info info;
 
+    if (!slm_model_forecast(r->model, r->context, params.kv, &r->forecast, err)) {
+        return false;
+    }
+    if (r->forecast.streamed_bytes > 0 && !r->o.no_stream) {
+        char line[200];
+        input_memory_line(&r->forecast, line, sizeof line);
+        out_note("note: the weights do not fit into memory: %s", line);
+    }
     r->session = slm_session_new(r->model, &params, err);
     if (!r->session) {
         return false;
@@ -567,7 +592,9 @@ static struct stats collect(const struct run *r)
 static void print_stats(const struct run *r)
 {
     const struct stats s = collect(r);
+    char memory[200];
 
+    input_memory_line(&r->forecast, memory, sizeof memory);
     fprintf(stderr,
             "\n"
             "prompt tokens          %zu\n"
@@ -578,9 +605,11 @@ static void print_stats(const struct run *r)
             "time per output token  %.2f ms\n"
             "prompt speed           %.1f tok/s\n"
             "decode speed           %.1f tok/s\n"
+            "memory                 %s\n"
             "peak RAM               %s\n",
             r->n_ids, r->n_out, r->finish, s.threads, s.why, r->load_s, r->first_s,
-            s.per_token_s * 1e3, s.prompt_rate, s.decode_rate, out_bytes(s.peak_bytes));
+            s.per_token_s * 1e3, s.prompt_rate, s.decode_rate, memory,
+            out_bytes(s.peak_bytes));
     if (r->draft.kind != SLM_DRAFT_OFF) {
         fprintf(stderr, "drafts accepted        %llu of %llu, %.2f tokens per step, %llu steps "
                 "paused\n", (unsigned long long)s.draft.accepted,

@@ -21,4 +21,10 @@ slm_pack input_pack(const char *name);
 /* The context of a session where none is given. */
 int input_context(const slm_model *model, int given);
 
+/* "6G", "512M", "60%" (of the memory that this process may use) or a number of bytes. */
+bool input_memory(const char *text, uint64_t *bytes);
+
+/* One line that says what takes how much memory. */
+void input_memory_line(const slm_forecast *f, char *out, size_t cap);
+
 #endif

@@ -32,6 +32,8 @@ int cpu_usable_cores(char *why, size_t cap);
 uint64_t cpu_ram_bytes(void);
 /* What of it is free now (MemAvailable, or what the control group leaves). */
 uint64_t cpu_ram_free_bytes(void);
+/* Memory of this process that is not backed by files. */
+uint64_t cpu_rss_own_bytes(void);
 /* Peak resident set of this process so far. */
 uint64_t cpu_peak_rss_bytes(void);
 

@@ -339,17 +339,30 @@ uint64_t cpu_ram_free_bytes(void)
     return cpu_ram_free_below("");
 }
 
-uint64_t cpu_peak_rss_bytes(void)
+/* A field of /proc/self/status in KiB; 0 where there is none. */
+static uint64_t status_kib(const char *field)
 {
     struct buf b;
     uint64_t kib = 0;
 
-    /* getrusage would also count the program that started this one. */
     buf_init(&b, 0);
     if (read_below("", &b, "/proc/self/status")) {
-        parse_field(buf_str(&b), "VmHWM", &kib);
+        parse_field(buf_str(&b), field, &kib);
     }
     buf_deinit(&b);
+    return kib;
+}
+
+uint64_t cpu_rss_own_bytes(void)
+{
+    return status_kib("RssAnon") * 1024;
+}
+
+uint64_t cpu_peak_rss_bytes(void)
+{
+    /* getrusage would also count the program that started this one. */
+    uint64_t kib = status_kib("VmHWM");
+
     if (kib == 0) {
         struct rusage usage;
 

@@ -61,6 +61,8 @@ static bool map_fd(struct file_map *m, int fd, const char *path, slm_error *err)
     m->base = base;
     m->data = base;
     m->size = (size_t)st.st_size;
+    m->device = (uint64_t)st.st_dev;
+    m->inode = (uint64_t)st.st_ino;
     return true;
 }
 

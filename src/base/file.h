@@ -17,7 +17,8 @@
 
 struct file_map {
     const uint8_t *data;
-    size_t size;   /* from fstat of the open descriptor */
+    size_t size;   /* from fstat of the open descriptor, like what follows */
+    uint64_t device, inode;
     void *base;    /* what to unmap */
 };
 

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "base/hash.h"
+#include "base/reader.h"
 #include "gguf/gguf_int.h"
 
 /* ---- names ------------------------------------------------------------------------ */
@@ -447,6 +448,17 @@ void gguf_release(const struct gguf *g, const struct gguf_tensor *t, size_t begi
     if (from < to) {
         madvise((char *)map->base + from, to - from, MADV_DONTNEED);
     }
+}
+
+bool gguf_is_mapped(const struct gguf *g)
+{
+    return g->shards[0].map.base != NULL;
+}
+
+struct reader *gguf_reader(const struct gguf *g, int shard, slm_error *err)
+{
+    assert(shard >= 0 && shard < g->n_shards);
+    return reader_open(g->shards[shard].path, &g->shards[shard].map, err);
 }
 
 /* ---- typed reads ------------------------------------------------------------------------------ */

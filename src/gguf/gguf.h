@@ -113,6 +113,13 @@ bool gguf_is_float(enum gguf_type elem);
  * read again from the file when touched.  Does nothing to memory of the caller. */
 void gguf_release(const struct gguf *g, const struct gguf_tensor *t, size_t begin, size_t n);
 
+struct reader;
+
+/* A reader of one shard past the mapping (base/reader.h); NULL and *err on failure, also for
+ * memory of the caller, which gguf_is_mapped tells from a file. */
+bool gguf_is_mapped(const struct gguf *g);
+struct reader *gguf_reader(const struct gguf *g, int shard, slm_error *err);
+
 /* ---- writing ------------------------------------------------------------------ */
 
 struct gguf_writer;

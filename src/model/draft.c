@@ -87,9 +87,8 @@ static void join_row(void *arg, int t, int worker)
     const size_t n_embd = (size_t)st->hp->n_embd;
     float *e = op->both + 2 * (size_t)t * n_embd;
 
-    (void)worker;
     step_rope(st, t);
-    weight_row(d->embd.rows ? &d->embd : &m->top.token_embd, st->in->tok[t], e);
+    table_row(st, d->embd.rows ? &d->embd : &m->top.token_embd, st->in->tok[t], e, worker);
     norm_row(st, e, e, d->embd_norm);
     norm_row(st, e + n_embd, op->hidden + (size_t)t * n_embd, d->hidden_norm);
 }

@@ -24,6 +24,9 @@ struct step {
     int loop;                         /* of n_loop passes through the layers */
     float *layer_in;                  /* [n_tok][n_layer][n_embd_layer], or NULL */
     float *streams;                   /* further residual streams: [..][n_tok][n_embd], or NULL */
+    struct stream *stream;            /* of weights that are not in memory, or NULL */
+    atomic_bool failed;               /* weights could not be read: fault says why, the step fails */
+    slm_error fault;
 };
 
 /* Norms of queries and keys. */
@@ -199,6 +202,16 @@ struct product {
 enum { PRODUCT_MAX = 4 };
 void matmul(struct step *st, const struct product *p, int n_products, const float *x, size_t ldx,
             int n_tok);
+
+/* Announces that the products of w come next, where it depends on the tokens whether they do. */
+void expect_weight(struct step *st, const struct weight *w);
+
+/* Row `row` of a table, decoded: out [w->n_in].  Called from tasks. */
+void table_row(struct step *st, const struct weight *w, int row, float *out, int worker);
+
+/* Makes the step fail; the first call counts.  What the step computes from then on is of no
+ * interest, but must not stop it. */
+void step_fail(struct step *st, const slm_error *err);
 
 /* ---- blocks ------------------------------------------------------------------------ */
 

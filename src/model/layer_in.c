@@ -21,7 +21,7 @@ static void layer_in_row(void *arg, int t, int worker)
         float *part = row + (size_t)il * (size_t)n;
         k->rmsnorm(part, part, top->layer_proj_norm, n, hp->norm_eps);
     }
-    weight_row(&top->layer_embd, st->in->tok[t], own);
+    table_row(st, &top->layer_embd, st->in->tok[t], own, worker);
     k->scale(own, sqrtf((float)n), n_all);
     k->add(row, own, n_all);
     k->scale(row, 1.0f / sqrtf(2.0f), n_all);

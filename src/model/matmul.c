@@ -3,11 +3,16 @@
  * Tasks are ranges of output rows.  Panels are used where a weight has been packed;
  * otherwise row groups are packed on the fly into the worker's scratch, which a
  * prompt's many tokens repay and which costs a single token some speed until the
- * background packing is done. */
+ * background packing is done.
+ *
+ * Weights that are not in memory come piece by piece: the product of one piece is computed while
+ * the next ones are being read. */
 #include <assert.h>
+#include <string.h>
 
 #include "kern/dot.h"
 #include "model/forward.h"
+#include "model/stream.h"
 #include "model/work.h"
 
 enum {
@@ -17,10 +22,19 @@ enum {
     ACT_BLOCK_BYTES = 1 << 20,  /* activations that one pass over a row range touches */
 };
 
+/* Output rows [row0, row0 + n_rows) of a product, whose weights are at hand. */
+struct part {
+    const struct product *p;
+    int row0, n_rows;
+    const uint8_t *rows;        /* of row0 */
+};
+
 struct split {
     struct step *st;
     const struct product *p;
     int n_products;
+    struct part part[PRODUCT_MAX];
+    int n_parts;
     const float *x;
     size_t ldx;
     int n_tok;
@@ -29,9 +43,9 @@ struct split {
     enum act_kind kind;         /* being quantised */
 };
 
-static int n_chunks(const struct split *s, const struct product *p)
+static int n_chunks(const struct split *s, const struct part *part)
 {
-    return (p->w->n_out + s->chunk - 1) / s->chunk;
+    return (part->n_rows + s->chunk - 1) / s->chunk;
 }
 
 static void quant_task(void *arg, int task, int worker)
@@ -79,8 +93,9 @@ static void run_mm(const struct split *s, const struct product *p, const void *w
     }
 }
 
-static void run_unpacked(const struct split *s, const struct product *p, int row0, int row1,
-                         uint8_t *scratch)
+/* The same from rows as in the file: those of row0 .. row1 - 1. */
+static void run_unpacked(const struct split *s, const struct product *p, const uint8_t *rows,
+                         int row0, int row1, uint8_t *scratch)
 {
     const struct weight *w = p->w;
     const size_t group_bytes = PANEL_ROWS * w->row_bytes;
@@ -91,8 +106,8 @@ static void run_unpacked(const struct split *s, const struct product *p, int row
         const int end = row + step < row1 ? row + step : row1;
         for (int r = row; r < end; r += PANEL_ROWS) {
             const int n = end - r < PANEL_ROWS ? end - r : PANEL_ROWS;
-            s->st->k->pack(w->type, w->rows + (size_t)r * w->row_bytes, w->row_bytes, w->n_in, n,
-                           scratch + (size_t)(r - row) * w->row_bytes);
+            s->st->k->pack(w->type, rows + (size_t)(r - row0) * w->row_bytes, w->row_bytes,
+                           w->n_in, n, scratch + (size_t)(r - row) * w->row_bytes);
         }
         run_mm(s, p, scratch, row, end - row);
     }
@@ -101,27 +116,29 @@ static void run_unpacked(const struct split *s, const struct product *p, int row
 static void product_task(void *arg, int task, int worker)
 {
     const struct split *s = arg;
-    const struct product *p = s->p;
+    const struct part *part = s->part;
     const struct kern *k = s->st->k;
 
-    while (task >= n_chunks(s, p)) {
-        task -= n_chunks(s, p);
-        p++;
+    while (task >= n_chunks(s, part)) {
+        task -= n_chunks(s, part);
+        part++;
     }
+    const struct product *p = part->p;
     const struct weight *w = p->w;
-    const int row0 = task * s->chunk;
-    const int row1 = row0 + s->chunk < w->n_out ? row0 + s->chunk : w->n_out;
+    const int begin = task * s->chunk;  /* in the part */
+    const int n = begin + s->chunk < part->n_rows ? s->chunk : part->n_rows - begin;
+    const int row0 = part->row0 + begin, row1 = row0 + n;
+    const uint8_t *rows = part->rows + (size_t)begin * w->row_bytes;
     const uint8_t *panels = atomic_load_explicit(&w->panels, memory_order_acquire);
 
     if (w->type->act == ACT_F32) {
-        k->fmm[w->type->id](w->rows + (size_t)row0 * w->row_bytes, w->n_in, row1 - row0, s->x,
-                            s->ldx, s->n_tok, p->y + row0, p->ldy);
+        k->fmm[w->type->id](rows, w->n_in, n, s->x, s->ldx, s->n_tok, p->y + row0, p->ldy);
     } else if (!k->panels) {
-        run_mm(s, p, w->rows + (size_t)row0 * w->row_bytes, row0, row1 - row0);
+        run_mm(s, p, rows, row0, n);
     } else if (panels) {
-        run_mm(s, p, panels + (size_t)row0 * w->row_bytes, row0, row1 - row0);
+        run_mm(s, p, panels + (size_t)row0 * w->row_bytes, row0, n);
     } else {
-        run_unpacked(s, p, row0, row1, work_worker(s->st->work, worker));
+        run_unpacked(s, p, rows, row0, row1, work_worker(s->st->work, worker));
     }
     if (w->scale != 0) {
         for (int t = 0; t < s->n_tok; t++) {
@@ -135,28 +152,88 @@ static void product_task(void *arg, int task, int worker)
     }
 }
 
+/* Computes the parts in one parallel region. */
+static void run_parts(struct split *s)
+{
+    const int workers = pool_size(s->st->pool);
+    int n_rows = 0, n_tasks = 0;
+
+    for (int i = 0; i < s->n_parts; i++) {
+        n_rows += s->part[i].n_rows;
+    }
+    s->chunk = n_rows / (workers * TASKS_PER_WORKER);
+    s->chunk = (s->chunk < TASK_ROWS_MIN ? TASK_ROWS_MIN : s->chunk + PANEL_ROWS - 1) &
+               ~(PANEL_ROWS - 1);
+    for (int i = 0; i < s->n_parts; i++) {
+        n_tasks += n_chunks(s, &s->part[i]);
+    }
+    pool_run(s->st->pool, product_task, s, n_tasks);
+}
+
+/* Results that cannot be computed any more. */
+static void clear_rows(const struct split *s, const struct product *p, int row0, int n_rows)
+{
+    for (int t = 0; t < s->n_tok; t++) {
+        memset(p->y + (size_t)t * p->ldy + row0, 0, (size_t)n_rows * sizeof *p->y);
+    }
+}
+
+/* A product whose weights are not in memory. */
+static void run_streamed(struct split *s, const struct product *p)
+{
+    const struct weight *w = p->w;
+    slm_error err;
+
+    for (int i = 0; i < w->n_pieces; i++) {
+        const int row0 = i * w->piece_rows;
+        const int n = w->n_out - row0 < w->piece_rows ? w->n_out - row0 : w->piece_rows;
+        if (atomic_load_explicit(&s->st->failed, memory_order_relaxed)) {
+            clear_rows(s, p, row0, n);
+            continue;
+        }
+        const uint8_t *rows = stream_get(s->st->stream, w->piece + i, &err);
+        if (!rows) {
+            step_fail(s->st, &err);
+            clear_rows(s, p, row0, n);
+            continue;
+        }
+        s->part[0] = (struct part){ p, row0, n, rows };
+        s->n_parts = 1;
+        run_parts(s);
+        stream_release(s->st->stream);
+    }
+}
+
+void expect_weight(struct step *st, const struct weight *w)
+{
+    for (int i = 0; i < w->n_pieces; i++) {
+        stream_expect(st->stream, w->piece + i);
+    }
+}
+
 void matmul(struct step *st, const struct product *p, int n_products, const float *x, size_t ldx,
             int n_tok)
 {
     struct split s = { .st = st, .p = p, .n_products = n_products, .x = x, .ldx = ldx,
                        .n_tok = n_tok };
     const int n_in = p[0].w->n_in;
-    const int workers = pool_size(st->pool);
-    int n_rows = 0, n_tasks = 0;
 
     assert(n_products >= 1 && n_products <= PRODUCT_MAX);
-    for (int i = 0; i < n_products; i++) {
-        assert(p[i].w->n_in == n_in);
-        n_rows += p[i].w->n_out;
-    }
-    s.chunk = n_rows / (workers * TASKS_PER_WORKER);
-    s.chunk = (s.chunk < TASK_ROWS_MIN ? TASK_ROWS_MIN : s.chunk + PANEL_ROWS - 1) &
-              ~(PANEL_ROWS - 1);
     s.tok_block = (ACT_BLOCK_BYTES / n_in) & ~(ACT_GROUP - 1);
     s.tok_block = s.tok_block < 2 * ACT_GROUP ? 2 * ACT_GROUP : s.tok_block;
-    for (int i = 0; i < n_products; i++) {
-        n_tasks += n_chunks(&s, &p[i]);
-    }
     quantise(&s);
-    pool_run(st->pool, product_task, &s, n_tasks);
+    for (int i = 0; i < n_products; i++) {
+        assert(p[i].w->n_in == n_in);
+        if (p[i].w->n_pieces == 0) {
+            s.part[s.n_parts++] = (struct part){ &p[i], 0, p[i].w->n_out, p[i].w->rows };
+        }
+    }
+    if (s.n_parts > 0) {
+        run_parts(&s);
+    }
+    for (int i = 0; i < n_products; i++) {
+        if (p[i].w->n_pieces > 0) {
+            run_streamed(&s, &p[i]);
+        }
+    }
 }

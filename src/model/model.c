@@ -2,12 +2,14 @@
 #include "model/model.h"
 
 #include <assert.h>
+#include <pthread.h>
 #include <string.h>
 
 #include "model/forward.h"
 #include "model/load.h"
 #include "model/residency.h"
 #include "model/step.h"
+#include "model/stream.h"
 #include "model/work.h"
 
 /* ---- loading ---------------------------------------------------------------------- */
@@ -164,8 +166,8 @@ static void init_shape(struct model *m)
     }
 }
 
-struct model *model_new(const struct gguf *g, struct pool *pool, const struct kern *k,
-                        enum model_pack pack, slm_error *err)
+struct model *model_load(const struct gguf *g, struct pool *pool, const struct kern *k,
+                         slm_error *err)
 {
     const struct arch *arch = find_arch(g, err);
     struct model *m = arch ? mem_zalloc(1, sizeof *m) : NULL;
@@ -188,15 +190,31 @@ struct model *model_new(const struct gguf *g, struct pool *pool, const struct ke
     tie_output(m);
     model_each_weight(m, measure_weight, m);
     init_shape(m);
-    m->residency = residency_new(m, pack, err);
-    if (!m->residency) {
-        goto fail;
-    }
     return m;
 
 fail:
     model_free(m);
     return NULL;
+}
+
+bool model_place(struct model *m, const struct model_place *place, slm_error *err)
+{
+    assert(!m->residency);
+    m->residency = residency_new(m, place, err);
+    return m->residency != NULL;
+}
+
+struct model *model_new(const struct gguf *g, struct pool *pool, const struct kern *k,
+                        enum model_pack pack, slm_error *err)
+{
+    const struct model_place place = { .pack = pack };
+    struct model *m = model_load(g, pool, k, err);
+
+    if (m && !model_place(m, &place, err)) {
+        model_free(m);
+        return NULL;
+    }
+    return m;
 }
 
 void model_free(struct model *m)
@@ -274,6 +292,7 @@ bool step_begin(struct step *st, struct model *m, struct work *w, const struct s
         .n_tok = in->n_tok, .pos = w->pos, .seq = w->seq,
         .rope = { w->rope[ROPE_FULL], w->rope[ROPE_SLIDING] },
         .rope_pairs = m->arch->rope_pairs,
+        .stream = residency_stream(m->residency),
     };
     w->rows_used = 0;
     assert(in->n_tok >= 1 && in->n_tok <= w->n_tok_max);
@@ -310,9 +329,8 @@ static void start_row(void *arg, int t, int worker)
     const struct hparams *hp = st->hp;
     float *x = op->x + (size_t)t * (size_t)hp->n_embd;
 
-    (void)worker;
     step_rope(st, t);
-    weight_row(&m->top.token_embd, st->in->tok[t], x);
+    table_row(st, &m->top.token_embd, st->in->tok[t], x, worker);
     if (hp->embd_scale != 1) {
         st->k->scale(x, hp->embd_scale, hp->n_embd);
     }
@@ -352,6 +370,52 @@ static void logits_row(void *arg, int i, int worker)
     op->broken[i] = is_nan_in(row, hp->n_vocab);
 }
 
+void step_fail(struct step *st, const slm_error *err)
+{
+    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;  /* only failing steps come here */
+
+    pthread_mutex_lock(&lock);
+    if (!atomic_load(&st->failed)) {
+        st->fault = *err;
+        atomic_store(&st->failed, true);
+    }
+    pthread_mutex_unlock(&lock);
+}
+
+void table_row(struct step *st, const struct weight *w, int row, float *out, int worker)
+{
+    slm_error err;
+
+    if (!w->reader) {
+        weight_row(w, row, out);
+        return;
+    }
+    const uint8_t *data =
+        reader_read(w->reader, w->offset + (size_t)row * w->row_bytes, w->row_bytes,
+                    residency_row_room(st->model->residency, worker), &err);
+    if (data) {
+        w->type->decode(data, (size_t)w->n_in, out);
+    } else {
+        memset(out, 0, (size_t)w->n_in * sizeof *out);
+        step_fail(st, &err);
+    }
+}
+
+/* Whether all weights could be read. */
+static bool step_ok(struct step *st, slm_error *err)
+{
+    if (!atomic_load(&st->failed)) {
+        return true;
+    }
+    if (st->stream) {
+        stream_forget(st->stream);
+    }
+    if (err) {
+        *err = st->fault;
+    }
+    return false;
+}
+
 bool step_finish(struct step *st, const float *x, const struct head *head, float *logits,
                  slm_error *err)
 {
@@ -372,10 +436,13 @@ bool step_finish(struct step *st, const float *x, const struct head *head, float
         }
     }
     if (n_want == 0) {
-        return true;
+        return step_ok(st, err);
     }
     const struct product p = { head->output, head->bias, logits, n_vocab };
     matmul(st, &p, 1, u, n_embd, n_want);
+    if (!step_ok(st, err)) {
+        return false;
+    }
     pool_run(st->pool, logits_row, &op, n_want);
     for (int i = 0; i < n_want && !in->broken; i++) {
         if (op.broken[i]) {
@@ -390,7 +457,7 @@ static void run_layers(struct step *st, float *x)
 {
     const struct model *m = st->model;
 
-    for (int il = 0; il < st->hp->n_layer; il++) {
+    for (int il = 0; il < st->hp->n_layer && !atomic_load(&st->failed); il++) {
         const size_t mark = scratch_mark(st);
         m->arch->layer(st, model_layer(m, il), il, x);
         scratch_release(st, mark);

@@ -2,7 +2,8 @@
  *
  * A model is made from an open GGUF file, which must outlive it.  It is immutable
  * but for packing: weights may move from the mapping into panels at any time
- * without changing a bit of any result. */
+ * without changing a bit of any result.  Weights that do not fit into memory are read
+ * from the file as the steps need them. */
 #ifndef MODEL_H
 #define MODEL_H
 
@@ -17,9 +18,40 @@ enum model_pack { MODEL_PACK_AUTO, MODEL_PACK_OFF, MODEL_PACK_WAIT };
 
 /* Reads and checks everything that a step needs.  The pool and k must outlive the
  * model.  NULL and *err on failure; all missing tensors are named at once. */
+struct model *model_load(const struct gguf *g, struct pool *pool, const struct kern *k,
+                         slm_error *err);
+void model_free(struct model *m);
+
+/* Where the weights are kept. */
+struct model_place {
+    enum model_pack pack;
+    uint64_t room_bytes;  /* memory they may take.  Where it is too little, as much of them as fits
+                           * is copied into memory and the rest read from the file in every step;
+                           * packing then is what the copies are.  0: they stay mapped. */
+    bool drafts;          /* whether drafts will be computed: where their weights belong */
+    size_t piece_bytes;   /* read at once, and ... */
+    int slots;            /* ... how many of these ahead; 0: chosen */
+};
+
+/* Decides and does it; once, before the first step.  False and *err on failure, when the model
+ * can only be freed.  No result depends on it. */
+bool model_place(struct model *m, const struct model_place *place, slm_error *err);
+
+/* What it decides: bytes of weights. */
+struct model_where {
+    uint64_t pinned_bytes;   /* copied into memory for good */
+    uint64_t streamed_bytes; /* read from the file for every step of one token; 0: all fit */
+    uint64_t window_bytes;   /* memory for reading ahead */
+};
+bool model_where(const struct model *m, const struct model_place *place, struct model_where *out,
+                 slm_error *err);
+
+/* What was decided. */
+struct model_where model_placed(const struct model *m);
+
+/* Both, with all weights mapped. */
 struct model *model_new(const struct gguf *g, struct pool *pool, const struct kern *k,
                         enum model_pack pack, slm_error *err);
-void model_free(struct model *m);
 
 /* Tells model files apart (gguf_identity). */
 uint64_t model_identity(const struct model *m);
@@ -90,7 +122,8 @@ size_t work_bytes(const struct model *m, int n_tok_max, int n_want_max, int cont
 
 /* Computes the step: extends keys and values of each sequence and writes the
  * logits of the wanted tokens, in order, to logits [n_want][n_vocab].  Fails when a
- * token is out of range or, without in->broken, a logit is NaN (SLM_E_NUMERIC). */
+ * token is out of range, weights cannot be read (SLM_E_IO) or, without in->broken, a logit is NaN
+ * (SLM_E_NUMERIC). */
 bool model_step(struct model *m, struct work *w, const struct step_in *in, float *logits,
                 slm_error *err);
 

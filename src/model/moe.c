@@ -137,6 +137,25 @@ static void scatter_row(void *arg, int i, int worker)
     op->st->k->add(op->y + (size_t)(choice / op->n_used) * (size_t)n_embd, out, n_embd);
 }
 
+/* Which weights the chosen experts will need. */
+static void expect_experts(struct moe_op *op, const int first[EXPERT_MAX + 1])
+{
+    const struct moe *m = op->moe;
+
+    for (int e = 0; e < op->st->hp->n_expert; e++) {
+        if (first[e] == first[e + 1]) {
+            continue;
+        }
+        if (m->gate_up) {
+            expect_weight(op->st, &m->gate_up[e]);
+        } else {
+            expect_weight(op->st, &m->gate[e]);
+            expect_weight(op->st, &m->up[e]);
+        }
+        expect_weight(op->st, &m->down[e]);
+    }
+}
+
 /* Runs expert e over the n tokens that chose it. */
 static void run_expert(struct moe_op *op, int e, int n)
 {
@@ -178,6 +197,7 @@ void moe_block(struct step *st, const struct moe *m, enum gate_fn fn, const floa
     matmul(st, &router, 1, router_in, (size_t)hp->n_embd, st->n_tok);
     op_rows(st, st->n_tok, route_row, &op);
     group(&op, first);
+    expect_experts(&op, first);
     memset(y, 0, (size_t)st->n_tok * (size_t)hp->n_embd * sizeof *y);
     for (int e = 0; e < hp->n_expert; e++) {
         if (first[e] < first[e + 1]) {

@@ -1,17 +1,19 @@
-/* residency.h - where the weights are: in the mapping, or packed into panels.
+/* residency.h - where the weights are: in the mapping, packed into panels, or streamed.
  *
  * Packing copies a matrix into panels and gives the mapped pages back, so one copy
- * stays resident.  Both forms give the same bits, so the switch may happen at any
- * time. */
+ * stays resident.  Where the weights do not fit into memory, as many as fit are copied into
+ * memory (pinned) and the others streamed from the file in every step; nothing of the mapping
+ * stays resident then.  All forms give the same bits, so a switch may happen at any time. */
 #ifndef RESIDENCY_H
 #define RESIDENCY_H
 
 #include "model/model.h"
 
 struct residency;
+struct stream;
 
 /* NULL with *err when memory for it is out; a tier without panels packs nothing. */
-struct residency *residency_new(struct model *m, enum model_pack pack, slm_error *err);
+struct residency *residency_new(struct model *m, const struct model_place *place, slm_error *err);
 
 /* Starts packing in the background, the first time; called after the first step, so that
  * packing does not delay it. */
@@ -19,5 +21,11 @@ void residency_start(struct residency *r);
 
 /* Stops and frees the panels; no step may run any more. */
 void residency_free(struct residency *r);
+
+/* Where weights with pieces come from; NULL where none are streamed. */
+struct stream *residency_stream(struct residency *r);
+
+/* Room for reading one row of any table, for each worker of the pool. */
+void *residency_row_room(struct residency *r, int worker);
 
 #endif

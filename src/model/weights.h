@@ -22,6 +22,13 @@ struct weight {
     size_t row_bytes;
     float scale;              /* of the product; 0: none */
     _Atomic(const uint8_t *) panels;  /* packed copy, or NULL so far */
+
+    /* Where the rows are not in memory: what they are read through, and for products the pieces
+     * of the model's stream, each of piece_rows rows but the last.  The mapping at `rows` is
+     * then not touched. */
+    struct reader *reader;
+    uint64_t offset;          /* of the rows in their file */
+    int piece, n_pieces, piece_rows;
 };
 
 static inline size_t weight_bytes(const struct weight *w)

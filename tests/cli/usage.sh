@@ -33,10 +33,15 @@ try run models/llama-Q4_0/model.gguf x --context 0
 try run models/llama-Q4_0/model.gguf x --reasoning-effort high
 try run models/llama-Q4_0/model.gguf x --reasoning-effort ""
 try run models/llama-Q4_0/model.gguf x --kv-type q8
+try run models/llama-Q4_0/model.gguf x --memory 0
+try run models/llama-Q4_0/model.gguf x --memory 120%
+try run models/llama-Q4_0/model.gguf x --memory 6Gx
+try run models/llama-Q4_0/model.gguf x --memory 6G --no-stream
 try run models/llama-Q4_0/model.gguf x --stop ""
 try run models/llama-Q4_0/model.gguf x --raw --system y
 try info
 try info a b
+try info a --memory none
 try tokenize
 try tokenize a b c
 try perplexity

@@ -1,8 +1,8 @@
 /* repro.c - the same logit bits whatever computes them.
  *
  * For a tiny random model of every architecture and weight type one hash of all logits
- * must come from every instruction set, thread count, prompt chunking, KV layout order and
- * weight packing, and equal the one checked in (tests/data/repro.txt).  A commit that means
+ * must come from every instruction set, thread count, prompt chunking, KV layout order,
+ * weight packing and streaming, and equal the one checked in (tests/data/repro.txt).  A commit that means
  * to change numerics rewrites that file with `repro --write` and says why.
  *
  *   repro            all
@@ -37,20 +37,26 @@ struct way {
     int threads, chunk;
     enum model_pack pack;
     bool shuffle;
+    int percent;           /* of the weights that fit into memory, the rest being streamed; 0: all
+                            * stay mapped */
 };
 
 /* Every value of every axis, in pairs that differ; the full product runs for one model of
  * each architecture. */
 static const struct way ways[] = {
-    { 1, 1 << 20, MODEL_PACK_OFF, false },
-    { 2, 7, MODEL_PACK_WAIT, true },
-    { 3, 64, MODEL_PACK_OFF, true },
-    { 2, 1, MODEL_PACK_AUTO, false },
+    { 1, 1 << 20, MODEL_PACK_OFF, false, 0 },
+    { 2, 7, MODEL_PACK_WAIT, true, 0 },
+    { 2, 7, MODEL_PACK_AUTO, true, 60 },
+    { 3, 64, MODEL_PACK_OFF, true, 0 },
+    { 2, 1, MODEL_PACK_AUTO, false, 0 },
 };
 
 /* Logits of the first SHORT tokens have a hash of their own, so that a short run on a slow
  * machine has something to equal. */
 enum { SHORT = 12 };
+
+/* Of streamed weights: small enough that every matrix has several. */
+enum { PIECE_BYTES = 8 << 10 };
 
 struct hashes {
     uint64_t first, all;
@@ -61,6 +67,8 @@ struct run {
     int n_tok;             /* tokens fed */
     struct hashes hash;    /* of the first way */
     int n_ways, n_wrong;
+    uint64_t weight_bytes; /* known after the first way */
+    int n_streamed;        /* ways with streamed weights */
 };
 
 static void compute(struct run *r, enum isa isa, const struct way *way)
@@ -71,11 +79,17 @@ static void compute(struct run *r, enum isa isa, const struct way *way)
     struct rng rng = { 7 };
     int32_t ids[512];
 
-    if (!tiny_open(&t, r->path, isa, way->threads, way->pack, KV_F16, r->n_tok, &err)) {
+    const struct model_place place = {
+        .pack = way->pack, .room_bytes = (uint64_t)way->percent * r->weight_bytes / 100,
+        .piece_bytes = PIECE_BYTES,
+    };
+    if (!tiny_open_at(&t, r->path, isa, way->threads, &place, KV_F16, r->n_tok, &err)) {
         fprintf(stderr, "%s: %s\n", r->path, err.msg);
         exit(1);
     }
     pool_shuffle(t.pool, way->shuffle ? 99 : 0);
+    r->weight_bytes = model_shape(t.model)->weight_bytes;
+    r->n_streamed += model_placed(t.model).streamed_bytes > 0;
     const size_t n_vocab = (size_t)model_shape(t.model)->n_vocab;
     float *out = malloc((size_t)r->n_tok * n_vocab * sizeof *out);
     for (int i = 0; i < r->n_tok; i++) {
@@ -94,27 +108,31 @@ static void compute(struct run *r, enum isa isa, const struct way *way)
         r->hash = hash;
     } else if (hash.all != r->hash.all) {
         r->n_wrong++;
-        printf("%s: %016llx with isa %s, %d threads, chunk %d, pack %d, shuffle %d; %016llx "
-               "before\n", r->name, (unsigned long long)hash.all, isa_name(isa), way->threads,
-               chunk, way->pack, way->shuffle, (unsigned long long)r->hash.all);
+        printf("%s: %016llx with isa %s, %d threads, chunk %d, pack %d, shuffle %d, "
+               "%d%% in memory; %016llx before\n", r->name, (unsigned long long)hash.all,
+               isa_name(isa), way->threads, chunk, way->pack, way->shuffle, way->percent,
+               (unsigned long long)r->hash.all);
     }
     free(out);
     tiny_close(&t);
 }
 
-/* All tiers and ways; the full product of the axes where `product`, two ways where `sample`. */
+/* All tiers and ways; the full product of the axes where `product`, three ways where `sample`. */
 static void compute_all(struct run *r, bool product, bool sample)
 {
     static const int threads[] = { 1, 2, 3 };
     static const int chunks[] = { 1, 7, 64, 1 << 20 };
-    static const enum model_pack packs[] = { MODEL_PACK_OFF, MODEL_PACK_WAIT };
+    static const struct { enum model_pack pack; int percent; } places[] = {
+        { MODEL_PACK_OFF, 0 }, { MODEL_PACK_WAIT, 0 }, { MODEL_PACK_OFF, 30 },
+    };
 
     for (int isa = ISA_SCALAR; isa <= (int)cpu_isa_best(); isa++) {
-        for (size_t i = 0; i < (sample ? 2 : sizeof ways / sizeof *ways); i++) {
+        for (size_t i = 0; i < (sample ? 3 : sizeof ways / sizeof *ways); i++) {
             compute(r, (enum isa)isa, &ways[i]);
         }
-        for (int i = 0; product && i < 3 * 4 * 2; i++) {
-            const struct way way = { threads[i % 3], chunks[i / 3 % 4], packs[i / 12], i % 5 == 0 };
+        for (int i = 0; product && i < 3 * 4 * 3; i++) {
+            const struct way way = { threads[i % 3], chunks[i / 3 % 4], places[i / 12].pack,
+                                     i % 5 == 0, places[i / 12].percent };
             compute(r, (enum isa)isa, &way);
         }
     }
@@ -160,6 +178,10 @@ static void run_model(struct run *r, const struct arch *arch, const struct quant
         exit(1);
     }
     compute_all(r, product && !sample, sample);
+    if (r->n_streamed == 0) {
+        r->n_wrong++;
+        printf("%s: no weights were streamed\n", r->name);
+    }
     if (write) {
         fprintf(write, "%s %016llx %016llx\n", r->name, (unsigned long long)r->hash.first,
                 (unsigned long long)r->hash.all);
