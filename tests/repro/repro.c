@@ -2,7 +2,9 @@
  *
  * For a tiny random model of every architecture and weight type one hash of all logits
  * must come from every instruction set, thread count, prompt chunking, KV layout order,
- * weight packing and streaming, and equal the one checked in (tests/data/repro.txt).  A commit that means
+ * weight packing and streaming, and equal the one checked in (tests/data/repro.txt).  An answer
+ * drawn behind a prompt must have one hash of its tokens and logits without drafts and with those
+ * of every source.  A commit that means
  * to change numerics rewrites that file with `repro --write` and says why.
  *
  *   repro            all
@@ -12,6 +14,8 @@
 
 #include "base/hash.h"
 #include "base/rng.h"
+#include "run/sample.h"
+#include "run/spec.h"
 #include "tiny_model.h"
 #include "tiny_run.h"
 
@@ -138,6 +142,93 @@ static void compute_all(struct run *r, bool product, bool sample)
     }
 }
 
+/* ---- answers with drafts ------------------------------------------------------------ */
+
+static bool draw(void *arg, const float *logits, const int32_t *hist, size_t n_hist, int32_t *id,
+                 slm_error *err)
+{
+    return sampler_draw(arg, logits, hist, n_hist, id, err);
+}
+
+static bool no_end(const void *arg, int32_t id)
+{
+    (void)arg;
+    (void)id;
+    return false;
+}
+
+/* Hash of n_out tokens drawn behind a prompt, and of the logits in the end; 0 where it fails. */
+static uint64_t answer(struct model *m, enum draft_kind kind, int n_out, const struct kern *k,
+                       slm_error *err)
+{
+    enum { N_PROMPT = 20, OUT_MAX = 32 };
+    const struct spec_params draft = { kind, 3, m, NULL, true };
+    const struct sample_params sampling = { .temperature = 0.5f, .top_p = 1, .typical_p = 1,
+                                            .dry_base = 1, .dry_allowed = 1, .repeat_penalty = 1,
+                                            .seed = 11 };
+    struct session_params p = { .context = N_PROMPT + OUT_MAX, .kv = KV_F16 };
+    const int n_vocab = model_shape(m)->n_vocab;
+    int32_t ids[N_PROMPT], out[OUT_MAX];
+    uint64_t hash = 0;
+
+    spec_session_params(&draft, &p);
+    struct session *s = session_new(m, &p, err);
+    struct spec *sp = s ? spec_new(s, &draft, &p, err) : NULL;
+    struct sampler *sampler = sp ? sampler_new(&sampling, n_vocab, k, err) : NULL;
+    const struct spec_chooser chooser = { draw, sampler, no_end, NULL };
+    for (int i = 0; i < N_PROMPT; i++) {
+        ids[i] = (int32_t)(i % 7 * 31 % n_vocab);
+    }
+    bool ok = sampler && session_feed(s, ids, N_PROMPT, err);
+    size_t n;
+    for (int done = 0; ok && done < n_out; done += (int)n) {
+        ok = spec_decode(sp, &chooser, out + done, (size_t)(n_out - done), &n, err);
+    }
+    if (ok) {
+        hash = hash_bytes(HASH_INIT, out, (size_t)n_out * sizeof *out);
+        hash = hash_bytes(hash, session_logits(s), (size_t)n_vocab * sizeof(float));
+    }
+    sampler_free(sampler);
+    spec_free(sp);
+    session_free(s);
+    return hash;
+}
+
+/* The same answer without drafts and with those of every source, on the lowest tier and the
+ * highest one. */
+static void compute_answers(struct run *r, bool sample)
+{
+    static const char *const names[DRAFT_KINDS] = { "no drafts", "n-grams", "the draft block",
+                                                    "the model itself" };
+    const int isas[2] = { ISA_SCALAR, (int)cpu_isa_best() };
+    uint64_t first = 0;
+
+    for (int i = 0; i < (isas[1] > isas[0] ? 2 : 1); i++) {
+        slm_error err = { .code = SLM_E_OK };
+        struct tiny t;
+        if (!tiny_open(&t, r->path, (enum isa)isas[i], 2, MODEL_PACK_AUTO, KV_F16, 1, &err)) {
+            fprintf(stderr, "%s: %s\n", r->path, err.msg);
+            exit(1);
+        }
+        for (int kind = 0; kind < DRAFT_KINDS; kind++) {
+            if (kind == DRAFT_MTP && !model_shape(t.model)->can_draft) {
+                continue;
+            }
+            const uint64_t hash = answer(t.model, (enum draft_kind)kind, sample ? 6 : 30,
+                                         kern_get((enum isa)isas[i]), &err);
+            first = first ? first : hash;
+            r->n_ways++;
+            if (hash != first || hash == 0) {
+                r->n_wrong++;
+                printf("%s: the answer is %016llx with isa %s and drafts by %s; %016llx before%s\n",
+                       r->name, (unsigned long long)hash, isa_name((enum isa)isas[i]), names[kind],
+                       (unsigned long long)first, err.msg);
+            }
+        }
+        tiny_close(&t);
+    }
+}
+
 /* The hashes checked in for a name; 0 where there are none. */
 static struct hashes golden(const char *name)
 {
@@ -182,6 +273,7 @@ static void run_model(struct run *r, const struct arch *arch, const struct quant
         r->n_wrong++;
         printf("%s: no weights were streamed\n", r->name);
     }
+    compute_answers(r, sample);
     if (write) {
         fprintf(write, "%s %016llx %016llx\n", r->name, (unsigned long long)r->hash.first,
                 (unsigned long long)r->hash.all);
