@@ -166,6 +166,11 @@ TEST(drafts_equal_the_references)
         run_draft(&d, ids, n, 0, hidden, logits, NULL);
         check_close("drafts", logits, "mtp_logits.f32", out);
         check_chain(&d, n, hidden + rows);
+        /* Where the first token is never fed.  Only distances of positions count, so that the text
+         * may as well begin one earlier. */
+        run_draft(&d, ids + 1, n - 1, 0, hidden + d.n_embd, logits, NULL);
+        check_close("drafts without the first token", logits, "mtp_logits_no0.f32",
+                    out - d.n_vocab);
         drafter_close(&d);
         free(hidden);
         free(logits);
