@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include <jansson.h>
+
 #include "base/file.h"
 #include "base/mem.h"
 #include "base/rng.h"
@@ -12,6 +14,8 @@
 #include "run/sample.h"
 #include "run/spec.h"
 #include "tiny_model.h"
+
+#define GOLDEN TEST_SHARED "/golden/models/qwen35-mtp"
 
 enum { CONTEXT = 160, N_PROMPT = 40, N_OUT = 60, BAD_ID = 5, NO_END = -1 };
 
@@ -493,6 +497,69 @@ TEST(the_draft_block_follows_every_way_of_feeding)
     unload(&l);
 }
 
+/* List `key` of a reference, or the list that it is; returns how many. */
+static int golden_ids(const char *file, const char *key, int32_t *ids, int cap)
+{
+    char path[512];
+
+    snprintf(path, sizeof path, "%s/%s", GOLDEN, file);
+    json_t *all = json_load_file(path, 0, NULL);
+    json_t *list = key ? json_object_get(all, key) : all;
+    const int n = (int)json_array_size(list);
+    CHECK(n > 0 && n <= cap);
+    for (int i = 0; i < n; i++) {
+        ids[i] = (int32_t)json_integer_value(json_array_get(list, (size_t)i));
+    }
+    json_decref(all);
+    return n;
+}
+
+TEST(drafts_and_answer_of_the_reference)
+{
+    enum { CAP = 128 };
+    int32_t ids[CAP], want[CAP], got[CAP];
+    slm_error err = {0};
+
+    if (access(GOLDEN "/model.gguf", R_OK) != 0) {
+        printf("the golden model with a draft block is not beside this tree\n");
+        skip();
+    }
+    struct gguf *g = gguf_open(GOLDEN "/model.gguf", &err);
+    struct model *m = g ? model_new(g, pool, kern_get(cpu_isa_best()), MODEL_PACK_WAIT, &err) : NULL;
+    CHECK(m != NULL);
+    const int n = golden_ids("tokens.json", NULL, ids, CAP);
+    const struct spec_params draft = { DRAFT_MTP, 4, m, NULL, true };
+    struct session_params p = { .context = 256, .kv = KV_F32 };
+    spec_session_params(&draft, &p);
+
+    /* What the block drafts behind the first token of the answer. */
+    const struct draft_setup setup = { .model = m, .max = 4, .context = 256, .kv = KV_F32 };
+    struct session *s = session_new(m, &p, &err);
+    void *mtp = draft_mtp.make(&setup, &err);
+    CHECK(s != NULL && mtp != NULL);
+    session_follow(s, draft_mtp.follow, mtp);
+    CHECK(session_feed(s, ids, (size_t)n, &err));
+    const int n_draft = golden_ids("mtp_draft.json", "ids", want, 4);
+    session_show_next(s, draft_argmax(session_logits(s), session_n_vocab(s)));
+    CHECK_EQ(draft_mtp.propose(mtp, session_tokens(s), n + 1, n_draft, got), n_draft);
+    CHECK_MEM(got, want, (size_t)n_draft * sizeof *got);
+    session_follow(s, NULL, NULL);
+    draft_mtp.drop(mtp);
+    session_free(s);
+
+    /* And the answer with it. */
+    const struct setup u = { m, draft, 0, 256, 0 };
+    struct decoder d;
+    CHECK(try_open(&d, &u, &err));
+    CHECK(session_feed(d.session, ids, (size_t)n, &err));
+    const int n_answer = golden_ids("greedy.json", "ids", want, CAP);
+    CHECK_EQ(decode(&d, got, n_answer, 0), n_answer);
+    CHECK_MEM(got, want, (size_t)n_answer * sizeof *got);
+    finish(&d);
+    model_free(m);
+    gguf_close(g);
+}
+
 TEST(ngrams_find_the_last_longest_match)
 {
     const struct draft_setup setup = { .context = 64, .max = 16 };
@@ -604,6 +671,7 @@ int main(void)
         T(tries_that_fail_and_tries_kept_in_part),
         T(memory_failures_are_errors_and_decoding_allocates_nothing),
         T(the_draft_block_follows_every_way_of_feeding),
+        T(drafts_and_answer_of_the_reference),
         T(ngrams_find_the_last_longest_match),
         T(drafts_pause_while_they_lose_and_come_back),
     };
