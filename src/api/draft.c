@@ -32,7 +32,7 @@ static bool check_block(const slm_model *model, const slm_model *drafter, slm_er
     const struct model_shape *a = model_shape(model->model), *b = model_shape(drafter->model);
 
     if (!b->can_draft) {
-        return slm_fail(err, SLM_E_ARG, "the %s has no block that drafts tokens%s",
+        return slm_fail(err, SLM_E_UNSUPPORTED, "the %s has no block that drafts tokens%s",
                         drafter == model ? "model" : "file for drafts",
                         drafter == model ? "; it may be in a file of its own" : "");
     }

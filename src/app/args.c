@@ -17,7 +17,31 @@
 #include "app/out.h"
 
 /* Options of one verb, --help included. */
-enum { OPTS_MAX = 48 };
+enum { OPTS_MAX = 96 };
+
+const struct opt *args_opt(const struct verb *verb, int i, const struct opt_group **group)
+{
+    const struct opt_group *g = verb->groups;
+    const struct opt *o = verb->opts;
+
+    if (group) {
+        *group = NULL;
+    }
+    for (;; o++) {
+        while (!o->name) {
+            if (!g || !g->title) {
+                return NULL;
+            }
+            if (group) {
+                *group = g;
+            }
+            o = g++->opts;
+        }
+        if (i-- == 0) {
+            return o;
+        }
+    }
+}
 
 int args_usage(const struct verb *verb, const char *fmt, ...)
 {
@@ -92,8 +116,7 @@ static bool is_choice(const char *choices, const char *s)
     return false;
 }
 
-/* Puts one value where it belongs; false after a line about what is wrong. */
-static bool set(const struct verb *verb, const struct opt *o, const char *value, void *target)
+bool args_value(const struct opt *o, const char *value, void *target, char *why, size_t why_bytes)
 {
     void *p = (char *)target + o->offset;
     struct opt_list *list;
@@ -104,22 +127,22 @@ static bool set(const struct verb *verb, const struct opt *o, const char *value,
         return true;
     case OPT_INT:
         if (!read_int(o, value, p)) {
-            args_usage(verb, "--%s needs a whole number from %.0f to %.0f, not \"%s\"", o->name,
-                       o->min, o->max, value);
+            snprintf(why, why_bytes, "needs a whole number from %.0f to %.0f, not \"%s\"", o->min,
+                     o->max, value);
             return false;
         }
         return true;
     case OPT_FLOAT:
         if (!read_float(o, value, p)) {
-            args_usage(verb, "--%s needs a number from %g to %g, not \"%s\"", o->name, o->min,
-                       o->max, value);
+            snprintf(why, why_bytes, "needs a number from %g to %g, not \"%s\"", o->min, o->max,
+                     value);
             return false;
         }
         return true;
     case OPT_U64:
         if (!read_u64(value, p)) {
-            args_usage(verb, "--%s needs a whole number from 0 to %llu, not \"%s\"", o->name,
-                       (unsigned long long)UINT64_MAX, value);
+            snprintf(why, why_bytes, "needs a whole number from 0 to %llu, not \"%s\"",
+                     (unsigned long long)UINT64_MAX, value);
             return false;
         }
         return true;
@@ -129,14 +152,14 @@ static bool set(const struct verb *verb, const struct opt *o, const char *value,
     case OPT_LIST:
         list = p;
         if (list->n == OPT_LIST_MAX) {
-            args_usage(verb, "--%s can be given %d times at most", o->name, OPT_LIST_MAX);
+            snprintf(why, why_bytes, "can be given %d times at most", OPT_LIST_MAX);
             return false;
         }
         list->item[list->n++] = value;
         return true;
     case OPT_CHOICE:
         if (!is_choice(o->arg, value)) {
-            args_usage(verb, "--%s needs one of %s, not \"%s\"", o->name, o->arg, value);
+            snprintf(why, why_bytes, "needs one of %s, not \"%s\"", o->arg, value);
             return false;
         }
         *(const char **)p = value;
@@ -161,7 +184,7 @@ static void fill_tables(const struct verb *verb, struct getopt_tables *t)
     char *s = t->shorts;
 
     *s++ = ':';  /* a missing value is told apart from an unknown option */
-    for (const struct opt *o = verb->opts; o->name; o++, n++) {
+    for (const struct opt *o; (o = args_opt(verb, n, NULL)) != NULL; n++) {
         assert(n < OPTS_MAX);
         const int has_arg = o->type == OPT_FLAG ? no_argument : required_argument;
         t->longs[n] = (struct option){ o->name, has_arg, NULL, LONG_BASE + n };
@@ -178,20 +201,24 @@ static void fill_tables(const struct verb *verb, struct getopt_tables *t)
     *s = 0;
 }
 
-static const struct opt *find(const struct verb *verb, int c)
+/* The option that getopt means by c; *group as args_opt has it. */
+static const struct opt *find(const struct verb *verb, int c, const struct opt_group **group)
 {
-    for (const struct opt *o = verb->opts; o->name; o++) {
-        if (c >= LONG_BASE ? o == &verb->opts[c - LONG_BASE] : o->letter == c) {
-            return o;
-        }
+    const struct opt *o = NULL;
+
+    if (c >= LONG_BASE) {
+        return args_opt(verb, c - LONG_BASE, group);
     }
-    return NULL;
+    for (int i = 0; (o = args_opt(verb, i, group)) != NULL && o->letter != c;) {
+        i++;
+    }
+    return o;
 }
 
 /* What getopt did not like: optopt is a letter, a long option's value, or 0. */
 static void complain(const struct verb *verb, int c, char **argv)
 {
-    const struct opt *o = optopt ? find(verb, optopt) : NULL;
+    const struct opt *o = optopt ? find(verb, optopt, NULL) : NULL;
 
     if (c == ':' && o) {
         args_usage(verb, "--%s needs a value", o->name);
@@ -220,12 +247,15 @@ bool args_parse(const struct verb *verb, int argc, char **argv, void *target,
             *code = out_finish(0);
             return false;
         }
-        const struct opt *o = c == '?' || c == ':' ? NULL : find(verb, c);
+        const struct opt_group *group = NULL;
+        const struct opt *o = c == '?' || c == ':' ? NULL : find(verb, c, &group);
         if (!o) {
             complain(verb, c, argv);
             return false;
         }
-        if (!set(verb, o, optarg, target)) {
+        char why[400];
+        if (!args_value(o, optarg, (char *)target + (group ? group->offset : 0), why, sizeof why)) {
+            args_usage(verb, "--%s %s", o->name, why);
             return false;
         }
     }
@@ -257,9 +287,16 @@ void args_help(const struct verb *verb)
 {
     out_printf("slm %s%s%s\n\n%s\n\n", verb->name, *verb->operands ? " " : "", verb->operands,
                verb->summary);
-    for (const struct opt *o = verb->opts; o->name; o++) {
+    const struct opt_group *group, *last = NULL;
+    const struct opt *o;
+    for (int i = 0; (o = args_opt(verb, i, &group)) != NULL; i++) {
+        if (group != last) {
+            out_printf("\n%s:\n", group->title);
+            last = group;
+        }
         print_opt(o->name, o->letter, o->type == OPT_FLAG ? NULL : o->arg, o->help);
     }
+    out_printf(last ? "\n" : "");
     print_opt("help", 'h', NULL, "this text");
     if (verb->more) {
         out_printf("\n%s", verb->more);

@@ -15,7 +15,7 @@ enum opt_type {
     OPT_CHOICE,  /* const char *, one of `choices` separated by | */
 };
 
-enum { OPT_LIST_MAX = 16 };
+enum { OPT_LIST_MAX = 64 };
 
 struct opt_list {
     const char *item[OPT_LIST_MAX];
@@ -33,12 +33,20 @@ struct opt {
     double min, max;      /* OPT_INT and OPT_FLOAT */
 };
 
+/* Options that several verbs share: their targets lie in a struct at `offset` in the verb's. */
+struct opt_group {
+    const char *title;
+    const struct opt *opts;     /* ended by a NULL name */
+    size_t offset;
+};
+
 struct verb {
     const char *name;
     const char *operands;       /* "MODEL [PROMPT]" */
     const char *summary;        /* one line */
     const char *more;           /* paragraphs below the options, or NULL */
     const struct opt *opts;     /* ended by a NULL name */
+    const struct opt_group *groups;     /* more of them, ended by a NULL title, or NULL */
     int (*run)(int argc, char **argv);  /* argv[0] is the verb; returns the exit code */
 };
 
@@ -53,6 +61,14 @@ struct operands {
  * standard error). */
 bool args_parse(const struct verb *verb, int argc, char **argv, void *target,
                 struct operands *rest, int *code);
+
+/* Row i of all options of a verb, its own first; NULL behind the last.  *group (may be NULL) gets
+ * the group that it is in, or NULL. */
+const struct opt *args_opt(const struct verb *verb, int i, const struct opt_group **group);
+
+/* Reads a value by its row into the struct at `target`; false and a message without the option's
+ * name where it does not fit. */
+bool args_value(const struct opt *o, const char *value, void *target, char *why, size_t why_bytes);
 
 /* One line on standard error that names the verb and what is wrong; returns 2. */
 int args_usage(const struct verb *verb, const char *fmt, ...)

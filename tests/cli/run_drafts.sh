@@ -27,13 +27,16 @@ done
 "$SLM" run $M "the rain in" --raw -n 40 -t 0 2>&1 >a | grep -c drafts
 "$SLM" run $M "the rain in" --raw -n 40 -t 0 --mtp-draft 0 2>&1 >a | grep -c drafts
 
+# A command line may ask for the model's own block whatever the model; it is told where there is
+# none.
+"$SLM" run $M --raw x -n 0 --mtp-draft 2 2>&1 | head -n 1
+
 # What does not go.
 try()
 {
     "$SLM" "$@"
     echo "exit code $?"
 }
-try run $M --raw x --mtp-draft 2
 try run $M --raw x --mtp-draft 2 --mtp-model $R
 try run $M --raw x --draft models/gemma3-1b/model.gguf
 try run models/qwen3-dense/model.gguf --raw x --draft models/gemma3-1b/model.gguf

@@ -8,7 +8,7 @@ try
 try frobnicate
 try --frobnicate
 try help frobnicate
-try run
+try run -m none.gguf
 try run --frobnicate
 try run -Z
 try run models/llama-Q4_0/model.gguf
