@@ -353,6 +353,9 @@ TEST(forecast_and_refusal_have_the_numbers)
     CHECK(slm_model_forecast(model, 1000, SLM_KV_F32, &large, NULL));
     CHECK_EQ(small.weights_bytes, 284160);
     CHECK_EQ(2 * small.kv_bytes, large.kv_bytes);
+    CHECK(slm_model_forecast(model, 1000, SLM_KV_Q8_0, &large, NULL));
+    CHECK(large.kv_bytes < small.kv_bytes);
+    CHECK(!slm_model_forecast(model, 1000, (slm_kv_type)(SLM_KV_Q8_0 + 1), &large, NULL));
     CHECK_EQ(small.total_bytes, small.weights_bytes + small.kv_bytes + small.work_bytes);
 
     CHECK(slm_session_new(model, &(slm_session_params){ .context = 2000000000 }, &err) == NULL);

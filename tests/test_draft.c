@@ -23,17 +23,17 @@ struct drafter {
     size_t n_vocab, n_embd;
 };
 
-static void drafter_open(struct drafter *d, const char *path, enum isa isa)
+static void drafter_open(struct drafter *d, const char *path, enum isa isa, enum kv_type kv)
 {
     slm_error err = {0};
 
-    if (!tiny_open(&d->t, path, isa, 2, MODEL_PACK_WAIT, KV_F32, TOKENS_MAX, &err)) {
+    if (!tiny_open(&d->t, path, isa, 2, MODEL_PACK_WAIT, kv, TOKENS_MAX, &err)) {
         fail_msg("%s", err.msg);
     }
     CHECK(model_shape(d->t.model)->can_draft);
     d->n_vocab = (size_t)model_shape(d->t.model)->n_vocab;
     d->n_embd = (size_t)model_shape(d->t.model)->n_embd;
-    const size_t bytes = model_draft_page_bytes(d->t.model, KV_F32);
+    const size_t bytes = model_draft_page_bytes(d->t.model, kv);
     for (size_t i = 0; i < sizeof d->pages / sizeof *d->pages; i++) {
         d->pages[i] = mem_alloc_aligned(bytes);
         memset(d->pages[i], 0, bytes);
@@ -54,7 +54,7 @@ static void run_model(struct drafter *d, const int32_t *ids, int n, float *hidde
     static const bool want[TOKENS_MAX];
     const struct step_seq seq = { .n_tok = n, .pages = d->t.pages,
                                   .page_stride = (int)d->t.page_stride, .states = d->t.states };
-    const struct step_in in = { n, ids, 1, &seq, KV_F32, want, hidden, NULL };
+    const struct step_in in = { n, ids, 1, &seq, d->t.kv, want, hidden, NULL };
 
     CHECK(model_step(d->t.model, d->t.work, &in, NULL, NULL));
 }
@@ -65,7 +65,7 @@ static void run_draft(struct drafter *d, const int32_t *ids, int n, int pos0, co
 {
     bool want[TOKENS_MAX];
     const struct step_seq seq = { .n_tok = n, .pos0 = pos0, .pages = d->pages };
-    const struct step_in in = { n, ids, 1, &seq, KV_F32, want, hidden, NULL };
+    const struct step_in in = { n, ids, 1, &seq, d->t.kv, want, hidden, NULL };
 
     for (int i = 0; i < n; i++) {
         want[i] = true;
@@ -156,7 +156,7 @@ TEST(drafts_equal_the_references)
     }
     const int n = golden_ids("tokens.json", NULL, ids);
     for (int isa = ISA_SCALAR; isa <= (int)cpu_isa_best(); isa++) {
-        drafter_open(&d, GOLDEN "/model.gguf", (enum isa)isa);
+        drafter_open(&d, GOLDEN "/model.gguf", (enum isa)isa, KV_F32);
         const size_t rows = (size_t)n * d.n_embd, out = (size_t)n * d.n_vocab;
         /* Row 0 is that before the first token. */
         float *hidden = floats(rows + d.n_embd), *logits = floats(out);
@@ -179,44 +179,54 @@ TEST(drafts_equal_the_references)
 
 /* ---- a tiny model -------------------------------------------------------------------------- */
 
+enum { N_TINY = 100 };
+
+/* All tokens at once, then in chunks: the same bits. */
+static void check_chunks(struct drafter *d, const int32_t *ids)
+{
+    static const int chunks[] = { 1, 7, 64 };
+    const size_t rows = N_TINY * d->n_embd, out = N_TINY * d->n_vocab;
+    float *hidden = floats(rows + d->n_embd);
+    float *want = floats(out + rows), *got = floats(out + rows);
+
+    run_model(d, ids, N_TINY, hidden + d->n_embd);
+    run_draft(d, ids, N_TINY, 0, hidden, want, want + out);
+    for (size_t c = 0; c < sizeof chunks / sizeof *chunks; c++) {
+        for (int i = 0; i < N_TINY; i += chunks[c]) {
+            const int m = N_TINY - i < chunks[c] ? N_TINY - i : chunks[c];
+            run_draft(d, ids + i, m, i, hidden + (size_t)i * d->n_embd,
+                      got + (size_t)i * d->n_vocab, got + out + (size_t)i * d->n_embd);
+        }
+        CHECK_MEM(got, want, (out + rows) * sizeof *got);
+    }
+    free(hidden);
+    free(want);
+    free(got);
+}
+
 TEST(steps_of_the_draft_block_do_not_show)
 {
-    enum { N = 100 };
-    static const int chunks[] = { 1, 7, 64 };
     struct tiny_shape shape = TINY_SHAPE;
     char path[] = "/tmp/slm-test-draft-XXXXXX";
     const int fd = mkstemp(path);
     slm_error err = {0};
     struct drafter d;
-    int32_t ids[N];
+    int32_t ids[N_TINY];
 
     CHECK(fd >= 0);
     close(fd);
     if (!tiny_model_write(path, arch_find("qwen35", 6), quant_type(QT_Q4_K), &shape, &err)) {
         fail_msg("%s", err.msg);
     }
-    drafter_open(&d, path, cpu_isa_best());
-    unlink(path);
-    const size_t rows = N * d.n_embd, out = N * d.n_vocab;
-    float *hidden = floats(rows + d.n_embd);
-    float *want = floats(out + rows), *got = floats(out + rows);
-    for (int i = 0; i < N; i++) {
-        ids[i] = (i * 37 + i * i) % (int)d.n_vocab;
-    }
-    run_model(&d, ids, N, hidden + d.n_embd);
-    run_draft(&d, ids, N, 0, hidden, want, want + out);
-    for (size_t c = 0; c < sizeof chunks / sizeof *chunks; c++) {
-        for (int i = 0; i < N; i += chunks[c]) {
-            const int m = N - i < chunks[c] ? N - i : chunks[c];
-            run_draft(&d, ids + i, m, i, hidden + (size_t)i * d.n_embd,
-                      got + (size_t)i * d.n_vocab, got + out + (size_t)i * d.n_embd);
+    for (int kv = 0; kv < KV_TYPES; kv++) {
+        drafter_open(&d, path, cpu_isa_best(), (enum kv_type)kv);
+        for (int i = 0; i < N_TINY; i++) {
+            ids[i] = (i * 37 + i * i) % (int)d.n_vocab;
         }
-        CHECK_MEM(got, want, (out + rows) * sizeof *got);
+        check_chunks(&d, ids);
+        drafter_close(&d);
     }
-    drafter_close(&d);
-    free(hidden);
-    free(want);
-    free(got);
+    unlink(path);
 }
 
 int main(void)

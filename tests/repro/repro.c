@@ -2,9 +2,10 @@
  *
  * For a tiny random model of every architecture and weight type one hash of all logits
  * must come from every instruction set, thread count, prompt chunking, KV layout order,
- * weight packing and streaming, and equal the one checked in (tests/data/repro.txt).  An answer
- * drawn behind a prompt must have one hash of its tokens and logits without drafts and with those
- * of every source.  A commit that means
+ * weight packing and streaming, also where a session goes back or is saved and loaded in
+ * between, and equal the one checked in (tests/data/repro.txt).  Every type of keys and values has
+ * its own.  An answer drawn behind a prompt must have one hash of its tokens and logits without
+ * drafts and with those of every source.  A commit that means
  * to change numerics rewrites that file with `repro --write` and says why.
  *
  *   repro            all
@@ -15,6 +16,7 @@
 #include "base/hash.h"
 #include "base/rng.h"
 #include "run/sample.h"
+#include "run/session.h"
 #include "run/spec.h"
 #include "tiny_model.h"
 #include "tiny_run.h"
@@ -27,14 +29,24 @@
 static const uint32_t sample_types[] = { QT_Q4_K, QT_Q4_1, QT_F16, QT_Q6_K, QT_F32 };
 enum { N_SAMPLE = sizeof sample_types / sizeof *sample_types };
 
+/* Whether the architecture's sample is of this type: with it the full product of the axes runs, and
+ * all types of keys and values. */
+static bool is_sample(int arch, uint32_t type)
+{
+    return type == sample_types[arch % N_SAMPLE];
+}
+
 /* Every type with the first architecture; the others differ in what lies around the
  * products, so a few types do. */
 static bool included(int arch, uint32_t type, bool sample)
 {
-    const bool in_sample = type == sample_types[arch % N_SAMPLE];
-
-    return sample ? in_sample : arch == 0 || in_sample || type == QT_F32 || type == QT_Q4_K;
+    return is_sample(arch, type) ||
+           (!sample && (arch == 0 || type == QT_F32 || type == QT_Q4_K));
 }
+
+/* How tokens become logits: the model's own steps; a session that goes back to its first third
+ * after the second one; a session that is saved after the half and loaded by another. */
+enum feeding { FEED_STEPS, FEED_BACK, FEED_SAVED };
 
 /* One way to compute. */
 struct way {
@@ -43,16 +55,23 @@ struct way {
     bool shuffle;
     int percent;           /* of the weights that fit into memory, the rest being streamed; 0: all
                             * stay mapped */
+    enum feeding feeding;
 };
 
 /* Every value of every axis, in pairs that differ; the full product runs for one model of
  * each architecture. */
 static const struct way ways[] = {
-    { 1, 1 << 20, MODEL_PACK_OFF, false, 0 },
-    { 2, 7, MODEL_PACK_WAIT, true, 0 },
-    { 2, 7, MODEL_PACK_AUTO, true, 60 },
-    { 3, 64, MODEL_PACK_OFF, true, 0 },
-    { 2, 1, MODEL_PACK_AUTO, false, 0 },
+    { 1, 1 << 20, MODEL_PACK_OFF, false, 0, FEED_STEPS },
+    { 2, 7, MODEL_PACK_WAIT, true, 0, FEED_STEPS },
+    { 2, 7, MODEL_PACK_AUTO, true, 60, FEED_STEPS },
+    { 3, 64, MODEL_PACK_OFF, true, 0, FEED_STEPS },
+    { 2, 1, MODEL_PACK_AUTO, false, 0, FEED_STEPS },
+};
+
+/* What sessions do, for a model of each architecture and every type of keys and values. */
+static const struct way session_ways[] = {
+    { 2, 50, MODEL_PACK_OFF, false, 0, FEED_BACK },
+    { 1, 7, MODEL_PACK_OFF, false, 0, FEED_SAVED },
 };
 
 /* Logits of the first SHORT tokens have a hash of their own, so that a short run on a slow
@@ -68,12 +87,58 @@ struct hashes {
 
 struct run {
     const char *path, *name;
+    enum kv_type kv;
     int n_tok;             /* tokens fed */
     struct hashes hash;    /* of the first way */
     int n_ways, n_wrong;
     uint64_t weight_bytes; /* known after the first way */
     int n_streamed;        /* ways with streamed weights */
 };
+
+static void require(bool ok, const struct run *r, const slm_error *err)
+{
+    if (!ok) {
+        fprintf(stderr, "%s: %s\n", r->path, err->msg);
+        exit(1);
+    }
+}
+
+static struct session *make_session(const struct run *r, struct model *m, int chunk)
+{
+    const struct session_params p = { .context = r->n_tok, .chunk = chunk, .kv = r->kv };
+    slm_error err = {0};
+    struct session *s = session_new(m, &p, &err);
+
+    require(s != NULL, r, &err);
+    return s;
+}
+
+/* Logits after each of the tokens by sessions. */
+static void feed_sessions(const struct run *r, struct model *m, const struct way *way, int chunk,
+                          const int32_t *ids, float *out)
+{
+    const size_t n = (size_t)r->n_tok, n_vocab = (size_t)model_shape(m)->n_vocab;
+    const bool back = way->feeding == FEED_BACK;
+    const size_t first = back ? 2 * n / 3 : n / 2, from = back ? n / 3 : first;
+    struct session *s = make_session(r, m, chunk);
+    char path[] = "/tmp/slm-repro-XXXXXX";
+    slm_error err = {0};
+
+    require(session_score(s, ids, first, out, &err), r, &err);
+    if (back) {
+        require(session_truncate(s, from, &err), r, &err);
+    } else {
+        const int fd = mkstemp(path);
+        close(fd);
+        require(fd >= 0 && session_save(s, path, &err), r, &err);
+        session_free(s);
+        s = make_session(r, m, chunk);
+        require(session_load(s, path, &err), r, &err);
+        unlink(path);
+    }
+    require(session_score(s, ids + from, n - from, out + from * n_vocab, &err), r, &err);
+    session_free(s);
+}
 
 static void compute(struct run *r, enum isa isa, const struct way *way)
 {
@@ -87,10 +152,7 @@ static void compute(struct run *r, enum isa isa, const struct way *way)
         .pack = way->pack, .room_bytes = (uint64_t)way->percent * r->weight_bytes / 100,
         .piece_bytes = PIECE_BYTES,
     };
-    if (!tiny_open_at(&t, r->path, isa, way->threads, &place, KV_F16, r->n_tok, &err)) {
-        fprintf(stderr, "%s: %s\n", r->path, err.msg);
-        exit(1);
-    }
+    require(tiny_open_at(&t, r->path, isa, way->threads, &place, r->kv, r->n_tok, &err), r, &err);
     pool_shuffle(t.pool, way->shuffle ? 99 : 0);
     r->weight_bytes = model_shape(t.model)->weight_bytes;
     r->n_streamed += model_placed(t.model).streamed_bytes > 0;
@@ -99,9 +161,10 @@ static void compute(struct run *r, enum isa isa, const struct way *way)
     for (int i = 0; i < r->n_tok; i++) {
         ids[i] = (int32_t)(rng_next(&rng) % n_vocab);
     }
-    if (!tiny_feed(&t, ids, r->n_tok, chunk, out, &err)) {
-        fprintf(stderr, "%s: %s\n", r->path, err.msg);
-        exit(1);
+    if (way->feeding == FEED_STEPS) {
+        require(tiny_feed(&t, ids, r->n_tok, chunk, out, &err), r, &err);
+    } else {
+        feed_sessions(r, t.model, way, chunk, ids, out);
     }
     const size_t short_bytes = SHORT * n_vocab * sizeof *out;
     struct hashes hash;
@@ -113,16 +176,17 @@ static void compute(struct run *r, enum isa isa, const struct way *way)
     } else if (hash.all != r->hash.all) {
         r->n_wrong++;
         printf("%s: %016llx with isa %s, %d threads, chunk %d, pack %d, shuffle %d, "
-               "%d%% in memory; %016llx before\n", r->name, (unsigned long long)hash.all,
-               isa_name(isa), way->threads, chunk, way->pack, way->shuffle, way->percent,
-               (unsigned long long)r->hash.all);
+               "%d%% in memory, feeding %d; %016llx before\n", r->name,
+               (unsigned long long)hash.all, isa_name(isa), way->threads, chunk, way->pack,
+               way->shuffle, way->percent, (int)way->feeding, (unsigned long long)r->hash.all);
     }
     free(out);
     tiny_close(&t);
 }
 
-/* All tiers and ways; the full product of the axes where `product`, three ways where `sample`. */
-static void compute_all(struct run *r, bool product, bool sample)
+/* All tiers and ways; the full product of the axes where `product`, three ways where `few`, and
+ * sessions where `sessions`. */
+static void compute_all(struct run *r, bool product, bool few, bool sessions)
 {
     static const int threads[] = { 1, 2, 3 };
     static const int chunks[] = { 1, 7, 64, 1 << 20 };
@@ -131,14 +195,17 @@ static void compute_all(struct run *r, bool product, bool sample)
     };
 
     for (int isa = ISA_SCALAR; isa <= (int)cpu_isa_best(); isa++) {
-        for (size_t i = 0; i < (sample ? 3 : sizeof ways / sizeof *ways); i++) {
+        for (size_t i = 0; i < (few ? 3 : sizeof ways / sizeof *ways); i++) {
             compute(r, (enum isa)isa, &ways[i]);
         }
         for (int i = 0; product && i < 3 * 4 * 3; i++) {
             const struct way way = { threads[i % 3], chunks[i / 3 % 4], places[i / 12].pack,
-                                     i % 5 == 0, places[i / 12].percent };
+                                     i % 5 == 0, places[i / 12].percent, FEED_STEPS };
             compute(r, (enum isa)isa, &way);
         }
+    }
+    for (size_t i = 0; sessions && i < sizeof session_ways / sizeof *session_ways; i++) {
+        compute(r, cpu_isa_best(), &session_ways[i]);
     }
 }
 
@@ -254,26 +321,16 @@ static int tokens_of(uint32_t type)
     return type == QT_Q4_K ? 272 : 40;
 }
 
-/* Makes the model at r->path and checks it, with all combinations of the axes where
- * `product`; what it adds to the file of hashes goes to
- * `write` where that is not NULL. */
-static void run_model(struct run *r, const struct arch *arch, const struct quant_type *type,
-                      bool product, bool sample, FILE *write)
+/* Compares with the hashes checked in; what belongs into their file goes to `write` where that is
+ * not NULL. */
+static void check_run(struct run *r, bool sample, FILE *write)
 {
-    const struct tiny_shape shape = TINY_SHAPE;
     const struct hashes want = golden(r->name);
-    slm_error err;
 
-    if (!tiny_model_write(r->path, arch, type, &shape, &err)) {
-        fprintf(stderr, "%s: %s\n", r->name, err.msg);
-        exit(1);
-    }
-    compute_all(r, product && !sample, sample);
     if (r->n_streamed == 0) {
         r->n_wrong++;
         printf("%s: no weights were streamed\n", r->name);
     }
-    compute_answers(r, sample);
     if (write) {
         fprintf(write, "%s %016llx %016llx\n", r->name, (unsigned long long)r->hash.first,
                 (unsigned long long)r->hash.all);
@@ -285,13 +342,47 @@ static void run_model(struct run *r, const struct arch *arch, const struct quant
     }
 }
 
+struct totals { int n_run, n_wrong; };
+
+/* Makes a model at the path and checks it with each type of keys and values that it is in for; f16
+ * first, under the model's own name. */
+static void run_model(const char *path, int a, uint32_t type, bool sample, FILE *write,
+                      struct totals *totals)
+{
+    static const struct { enum kv_type kv; const char *suffix; } kvs[] = {
+        { KV_F16, "" }, { KV_F32, "/f32" }, { KV_Q8_0, "/q8_0" },
+    };
+    const struct tiny_shape shape = TINY_SHAPE;
+    const struct arch *arch = arch_at((size_t)a);
+    slm_error err = {0};
+
+    if (!tiny_model_write(path, arch, quant_type(type), &shape, &err)) {
+        fprintf(stderr, "%s: %s\n", arch->name, err.msg);
+        exit(1);
+    }
+    for (int i = 0; i < (is_sample(a, type) ? KV_TYPES : 1); i++) {
+        char name[64];
+        struct run r = { .path = path, .name = name, .kv = kvs[i].kv,
+                         .n_tok = sample ? SHORT : tokens_of(type) };
+        snprintf(name, sizeof name, "%s-%s%s", arch->name, quant_type(type)->name, kvs[i].suffix);
+        compute_all(&r, i == 0 && !sample && is_sample(a, type) && r.n_tok == 40, sample || i > 0,
+                    is_sample(a, type));
+        if (i == 0) {
+            compute_answers(&r, sample);
+        }
+        check_run(&r, sample, write);
+        totals->n_run += r.n_ways;
+        totals->n_wrong += r.n_wrong;
+    }
+}
+
 int main(int argc, char **argv)
 {
     const bool sample = argc > 1 && strcmp(argv[1], "--sample") == 0;
     const bool writing = argc > 1 && strcmp(argv[1], "--write") == 0;
     FILE *write = writing ? fopen(HASH_FILE, "w") : NULL;
     char path[] = "/tmp/slm-repro-XXXXXX";
-    int n_run = 0, n_wrong = 0;
+    struct totals totals = { 0, 0 };
     const int fd = mkstemp(path);
 
     if (fd < 0 || (argc > 1 && !sample && !write)) {
@@ -301,23 +392,15 @@ int main(int argc, char **argv)
     close(fd);
     for (int a = 0; arch_at((size_t)a); a++) {
         for (uint32_t t = 0; t < QT_COUNT; t++) {
-            const struct quant_type *type = quant_type(t);
-            char name[64];
-            if (!type || !included(a, t, sample)) {
-                continue;
+            if (quant_type(t) && included(a, t, sample)) {
+                run_model(path, a, t, sample, write, &totals);
             }
-            snprintf(name, sizeof name, "%s-%s", arch_at((size_t)a)->name, type->name);
-            struct run r = { .path = path, .name = name, .n_tok = sample ? SHORT : tokens_of(t) };
-            run_model(&r, arch_at((size_t)a), type, tokens_of(t) == 40 && t == sample_types[a % N_SAMPLE],
-                      sample, write);
-            n_run += r.n_ways;
-            n_wrong += r.n_wrong;
         }
     }
     unlink(path);
     if (write) {
         fclose(write);
     }
-    printf("%d computations, %d wrong\n", n_run, n_wrong);
-    return n_wrong ? 1 : 0;
+    printf("%d computations, %d wrong\n", totals.n_run, totals.n_wrong);
+    return totals.n_wrong ? 1 : 0;
 }
