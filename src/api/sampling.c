@@ -12,7 +12,8 @@
 /* ---- recommendations --------------------------------------------------------------- */
 
 /* A family is recognised by its architecture, and where that is not enough by a word of
- * general.name or of the template; the first row that fits counts.  Values of 0 are off. */
+ * general.name (large or small letters) or of the template; the first row that fits counts.
+ * Values of 0 are off. */
 struct family {
     const char *origin;
     const char *arch, *name, *template;  /* NULL: any */
@@ -48,12 +49,12 @@ static const struct family families[] = {
     { "the family Phi-3", "phi3", NULL, NULL, 0, 0, 0, 0, 0 },
 };
 
-static bool has_word(const struct gguf *g, const char *key, const char *word)
+static bool in_template(const struct gguf *g, const char *word)
 {
     struct gguf_str s = { "", 0 };
 
-    return !word || (gguf_get_str(g, key, &s, NULL) && s.s &&
-                     memmem(s.s, s.n, word, strlen(word)) != NULL);
+    return gguf_get_str(g, "tokenizer.chat_template", &s, NULL) && s.s &&
+           memmem(s.s, s.n, word, strlen(word)) != NULL;
 }
 
 static const struct family *find_family(const slm_model *m)
@@ -61,8 +62,8 @@ static const struct family *find_family(const slm_model *m)
     for (size_t i = 0; i < sizeof families / sizeof families[0]; i++) {
         const struct family *f = &families[i];
         if ((!f->arch || strcmp(f->arch, m->arch) == 0) &&
-            has_word(m->gguf, "general.name", f->name) &&
-            has_word(m->gguf, "tokenizer.chat_template", f->template)) {
+            (!f->name || strcasestr(m->name, f->name)) &&
+            (!f->template || in_template(m->gguf, f->template))) {
             return f;
         }
     }

@@ -17,7 +17,7 @@
 
 const struct opt gen_answer_opts[] = {
     { "max-tokens", 'n', OPT_INT, AT(max_tokens), "N",
-      "longest answer in tokens (200); -1: to the end of the context", -1, INT_MAX },
+      "longest answer in tokens (200, in a chat -1); -1: to the end of the context", -1, INT_MAX },
     { "stop", 0, OPT_LIST, AT(stops), "TEXT", "end the answer before this text; repeatable", 0, 0 },
     END,
 };
@@ -286,6 +286,50 @@ slm_sampling gen_sampling(const struct gen_opts *o, const slm_model *model)
     s.logit_bias = o->sampling.logit_bias;
     s.n_logit_bias = o->sampling.n_logit_bias;
     return s;
+}
+
+/* Whether a name is the option's, with _ for - as well. */
+static bool is_named(const struct opt *o, const char *name)
+{
+    size_t i = 0;
+
+    while (name[i] && (o->name[i] == name[i] || (o->name[i] == '-' && name[i] == '_'))) {
+        i++;
+    }
+    return !name[i] && !o->name[i];
+}
+
+bool gen_set(slm_sampling *s, const char *name, const char *value, char *why, size_t why_bytes)
+{
+    struct gen_opts o;
+
+    for (const struct opt *row = gen_sampling_opts; row->name; row++) {
+        if (row->type == OPT_LIST || !is_named(row, name)) {
+            continue;
+        }
+        o.sampling = *s;
+        if (!args_value(row, value, &o, why, why_bytes)) {
+            return false;
+        }
+        *s = o.sampling;
+        return true;
+    }
+    snprintf(why, why_bytes, "is no setting; /set lists them");
+    return false;
+}
+
+void gen_print(const slm_sampling *s)
+{
+    for (const struct opt *row = gen_sampling_opts; row->name; row++) {
+        const void *p = (const char *)s + (row->offset - AT(sampling));
+        if (row->type == OPT_FLOAT) {
+            out_printf("  %-18s %g\n", row->name, (double)*(const float *)p);
+        } else if (row->type == OPT_INT) {
+            out_printf("  %-18s %d\n", row->name, *(const int *)p);
+        } else if (row->type == OPT_U64) {
+            out_printf("  %-18s %llu\n", row->name, (unsigned long long)*(const uint64_t *)p);
+        }
+    }
 }
 
 slm_session *gen_session(struct gen *g, const struct gen_opts *o, slm_error *err)

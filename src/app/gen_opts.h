@@ -75,6 +75,13 @@ bool gen_name_template(const struct gen_opts *o, const char *model, slm_error *e
 /* The model's recommendation, changed where options say so. */
 slm_sampling gen_sampling(const struct gen_opts *o, const slm_model *model);
 
+/* Changes one setting by its option's name; false and a message where it is none or the value does
+ * not fit. */
+bool gen_set(slm_sampling *s, const char *name, const char *value, char *why, size_t why_bytes);
+
+/* Prints all settings, a line each. */
+void gen_print(const slm_sampling *s);
+
 /* A new session as the options want it.  Notes tell where weights are streamed, where the context is
  * beyond the model's, and where it has no block for --mtp-draft (then g->draft is off). */
 slm_session *gen_session(struct gen *g, const struct gen_opts *o, slm_error *err);

@@ -8,7 +8,7 @@
 #include "app/verbs.h"
 
 static const struct verb *const verbs[] = {
-    &verb_run, &verb_info, &verb_tokenize, &verb_perplexity, &verb_quantize, &verb_doctor,
+    &verb_run, &verb_chat, &verb_info, &verb_tokenize, &verb_perplexity, &verb_quantize, &verb_doctor,
 };
 
 enum { N_VERBS = sizeof verbs / sizeof verbs[0] };
