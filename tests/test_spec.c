@@ -29,10 +29,11 @@ struct loaded {
 
 static struct pool *pool;
 
-enum change { AS_IS, NEGATED, BROKEN_TOKEN };
+enum change { AS_IS, NEGATED, BROKEN_TOKEN, BLOCK_ONLY };
 
 /* A tiny model.  NEGATED: all logits, so that its likeliest token is the other's least likely one;
- * BROKEN_TOKEN: steps with BAD_ID fail. */
+ * BROKEN_TOKEN: steps with BAD_ID fail; BLOCK_ONLY: its layers but the draft block have names that
+ * nobody asks for. */
 static void load(struct loaded *l, const char *arch, enum change change)
 {
     const struct tiny_shape shape = TINY_SHAPE;
@@ -46,6 +47,12 @@ static void load(struct loaded *l, const char *arch, enum change change)
     buf_init(&l->bytes, 0);
     CHECK(file_read(path, 1 << 28, &l->bytes, &err));
     unlink(path);
+    if (change == BLOCK_ONLY) {
+        char *at = l->bytes.data, *end = at + l->bytes.len;
+        for (; (at = memmem(at, (size_t)(end - at), "blk.", 4)) != NULL; at += 4) {
+            memcpy(at, at[4] - '0' < shape.layers ? "old." : "blk.", 4);
+        }
+    }
     l->gguf = gguf_open_mem(l->bytes.data, l->bytes.len, &err);
     CHECK(l->gguf != NULL);
     if (change == NEGATED) {
@@ -497,6 +504,47 @@ TEST(the_draft_block_follows_every_way_of_feeding)
     unload(&l);
 }
 
+/* A file with nothing but the draft block drafts the same for a session of the whole model. */
+TEST(the_draft_block_may_be_in_a_file_of_its_own)
+{
+    struct loaded whole, block;
+    struct decoder d[2];
+    int32_t out[2][N_OUT];
+
+    load(&whole, "qwen35", AS_IS);
+    load(&block, "qwen35", BLOCK_ONLY);
+    CHECK(!model_shape(whole.model)->only_drafts);
+    CHECK(model_shape(block.model)->only_drafts && model_shape(block.model)->can_draft);
+    for (int i = 0; i < 2; i++) {
+        const struct setup u = { whole.model,
+                                 { DRAFT_MTP, 3, i == 0 ? whole.model : block.model, NULL, true },
+                                 0.3f, CONTEXT, 0 };
+        begin(&d[i], &u);
+        CHECK_EQ(decode(&d[i], out[i], N_OUT, 0), N_OUT);
+    }
+    CHECK_MEM(out[0], out[1], sizeof out[0]);
+    check_same(&d[0], &d[1]);
+    CHECK_EQ(spec_stats(d[0].spec)->drafted, spec_stats(d[1].spec)->drafted);
+    CHECK_EQ(spec_stats(d[0].spec)->accepted, spec_stats(d[1].spec)->accepted);
+
+    /* The drafts themselves too. */
+    const struct draft_setup setup = { .model = whole.model, .max = 3, .context = 64, .kv = KV_F16 };
+    struct draft_setup other = setup;
+    int32_t text[] = { 9 }, a[3], b[3];
+    other.model = block.model;
+    void *x = draft_mtp.make(&setup, NULL), *y = draft_mtp.make(&other, NULL);
+    CHECK(x != NULL && y != NULL);
+    CHECK_EQ(draft_mtp.propose(x, text, 1, 3, a), 3);
+    CHECK_EQ(draft_mtp.propose(y, text, 1, 3, b), 3);
+    CHECK_MEM(a, b, sizeof a);
+    draft_mtp.drop(x);
+    draft_mtp.drop(y);
+    finish(&d[0]);
+    finish(&d[1]);
+    unload(&whole);
+    unload(&block);
+}
+
 /* List `key` of a reference, or the list that it is; returns how many. */
 static int golden_ids(const char *file, const char *key, int32_t *ids, int cap)
 {
@@ -671,6 +719,7 @@ int main(void)
         T(tries_that_fail_and_tries_kept_in_part),
         T(memory_failures_are_errors_and_decoding_allocates_nothing),
         T(the_draft_block_follows_every_way_of_feeding),
+        T(the_draft_block_may_be_in_a_file_of_its_own),
         T(drafts_and_answer_of_the_reference),
         T(ngrams_find_the_last_longest_match),
         T(drafts_pause_while_they_lose_and_come_back),

@@ -54,6 +54,9 @@ struct slm_stream {
 /* False and SLM_E_ARG with "CALL: what" unless ok. */
 bool api_arg(bool ok, const char *call, const char *what, slm_error *err);
 
+/* False and an error where the model's file holds a block that drafts and nothing else. */
+bool api_computes(const slm_model *model, slm_error *err);
+
 /* Checks drafts for the model (NULL: none) and turns them into what a session takes. */
 bool api_drafting(const slm_model *model, const slm_drafting *d, const char *call,
                   struct spec_params *out, slm_error *err);

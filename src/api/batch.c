@@ -26,6 +26,7 @@ static bool batch_arguments(const slm_model *model, const slm_batch_params *p,
 
     if (!api_arg(model != NULL, call, "model is NULL", err) ||
         !api_arg(model->model != NULL, call, "the model was opened without its weights", err) ||
+        !api_computes(model, err) ||
         !api_arg(p->context >= 0, call, "context is negative", err) ||
         !api_arg(p->parallel >= 0 && p->parallel <= PARALLEL_MAX, call,
                  "parallel must be from 0 to 1024", err) ||

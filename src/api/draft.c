@@ -27,6 +27,15 @@ static bool same_vocabulary(const slm_model *model, const slm_model *drafter, sl
     return true;
 }
 
+bool api_computes(const slm_model *model, slm_error *err)
+{
+    if (model_shape(model->model)->only_drafts) {
+        return slm_fail(err, SLM_E_ARG, "the file holds only the block that drafts tokens for "
+                        "another file (slm run: --mtp-model)");
+    }
+    return true;
+}
+
 static bool check_block(const slm_model *model, const slm_model *drafter, slm_error *err)
 {
     const struct model_shape *a = model_shape(model->model), *b = model_shape(drafter->model);

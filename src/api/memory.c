@@ -106,7 +106,7 @@ bool api_place(slm_model *m, const slm_model_params *p, slm_error *err)
     struct model_place place = { .pack = packs[p->pack] };
     uint64_t bytes;
 
-    if (!p->no_stream) {
+    if (!p->no_stream && !model_shape(m->model)->only_drafts) {
         if (!planned_session(m, p->session, &place.drafts, &bytes, err) ||
             !check_limit(m, bytes, err)) {
             return false;

@@ -229,6 +229,7 @@ bool api_session_params(const slm_model *model, const slm_session_params *given,
 
     if (!api_arg(model != NULL, call, "model is NULL", err) ||
         !api_arg(model->model != NULL, call, "the model was opened without its weights", err) ||
+        !api_computes(model, err) ||
         !api_arg(p->context >= 0, call, "context is negative", err) ||
         !api_arg(p->chunk >= 0, call, "chunk is negative", err) ||
         !api_arg((unsigned)p->kv <= SLM_KV_Q8_0, call, "kv is none of its constants", err)) {

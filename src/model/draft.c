@@ -2,9 +2,12 @@
 #include "model/draft.h"
 
 #include <assert.h>
+#include <stdlib.h>
+#include <string.h>
 
 #include "model/load.h"
 #include "model/model.h"
+#include "model/residency.h"
 #include "model/step.h"
 #include "model/work.h"
 
@@ -22,13 +25,33 @@ const struct tensor_row draft_rows[] = {
 };
 const size_t n_draft_rows = sizeof draft_rows / sizeof *draft_rows;
 
+static bool has_block(const struct model *m)
+{
+    char name[64];
+
+    tensor_name(name, &draft_rows[0], m->hp.n_layer);
+    return m->hp.n_draft > 0 && gguf_find_tensor(m->gguf, name);
+}
+
+bool draft_alone(const struct model *m)
+{
+    if (!has_block(m)) {
+        return false;
+    }
+    for (size_t i = 0; i < gguf_n_tensors(m->gguf); i++) {
+        const char *name = gguf_tensor_at(m->gguf, i)->name;
+        if (strncmp(name, "blk.", 4) == 0 && strtol(name + 4, NULL, 10) < m->hp.n_layer) {
+            return false;
+        }
+    }
+    return true;
+}
+
 bool draft_bind(struct model *m, struct binder *b)
 {
     const int il = m->hp.n_layer;
-    char name[64];
 
-    tensor_name(name, &draft_rows[0], il);
-    if (m->hp.n_draft == 0 || !gguf_find_tensor(m->gguf, name)) {
+    if (!has_block(m)) {
         return true;  /* some files count the block and leave it out */
     }
     m->draft.layer = arena_zalloc(&m->arena, m->arch->layer_size);
@@ -116,5 +139,7 @@ bool model_draft(struct model *m, struct work *w, const struct step_in *in, cons
     scratch_release(&st, mark);
     const struct head head = { d->head_norm, d->head.rows ? &d->head : &m->top.output,
                                d->head.rows ? NULL : m->top.output_bias };
-    return step_finish(&st, x, &head, logits, err);
+    const bool ok = step_finish(&st, x, &head, logits, err);
+    residency_start(m->residency);
+    return ok;
 }

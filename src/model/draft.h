@@ -20,6 +20,9 @@ struct draft {
 extern const struct tensor_row draft_rows[];
 extern const size_t n_draft_rows;
 
+/* Whether the file has the block and not the layers before it. */
+bool draft_alone(const struct model *m);
+
 /* Binds the tensors of the block, where the file has them, and completes it once they are
  * checked. */
 bool draft_bind(struct model *m, struct binder *b);

@@ -18,7 +18,8 @@ struct model {
     struct arena arena;          /* names, vectors, layers */
     struct top top;
     struct draft draft;
-    char *layers;                /* [n_layer] structs of arch->layer_size bytes */
+    int n_bound;                 /* layers that the file has: all, or 0 beside a draft block alone */
+    char *layers;                /* [n_bound] structs of arch->layer_size bytes */
     double *rope_freq[ROPE_KINDS];
     double *rope_freq_long;      /* in place of ROPE_FULL in long contexts, or NULL */
     double rope_mscale[ROPE_KINDS];

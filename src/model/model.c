@@ -45,18 +45,25 @@ static bool bind_all(struct model *m, slm_error *err)
     struct binder b = { .g = m->gguf, .hp = &m->hp, .arena = &m->arena, .err = err };
 
     buf_init(&b.missing, 0);
-    m->layers = arena_zalloc(&m->arena, (size_t)m->hp.n_layer * m->arch->layer_size);
-    if (!m->layers) {
-        return slm_fail_nomem(err, "the layers");
+    m->n_bound = draft_alone(m) ? 0 : m->hp.n_layer;
+    if (m->n_bound > 0) {
+        m->layers = arena_zalloc(&m->arena, (size_t)m->n_bound * m->arch->layer_size);
+        if (!m->layers) {
+            return slm_fail_nomem(err, "the layers");
+        }
+    } else if (m->hp.n_draft == 0 || !draft_alone(m)) {
+        return slm_fail(err, SLM_E_FORMAT, "the file has no layers");
     }
     weights_bind(&b, arch_top_rows, arch_n_top_rows, &m->top, -1);
     weights_bind(&b, m->arch->top_rows, m->arch->n_top_rows, &m->top, -1);
-    weights_bind_layers(&b, m->arch->rows, m->arch->n_rows, m->layers, m->arch->layer_size);
+    if (m->n_bound > 0) {
+        weights_bind_layers(&b, m->arch->rows, m->arch->n_rows, m->layers, m->arch->layer_size);
+    }
     draft_bind(m, &b);
     if (!weights_finish(&b)) {
         return false;
     }
-    for (int il = 0; il < m->hp.n_layer; il++) {
+    for (int il = 0; il < m->n_bound; il++) {
         if (m->arch->finish && !m->arch->finish(model_layer(m, il), &m->hp, il, err)) {
             return false;
         }
@@ -74,7 +81,7 @@ static void tie_output(struct model *m)
 
 void model_each_weight(struct model *m, void (*fn)(void *arg, struct weight *w), void *arg)
 {
-    for (int il = 0; il < m->hp.n_layer; il++) {
+    for (int il = 0; il < m->n_bound; il++) {
         m->arch->each_weight(model_layer(m, il), &m->hp, fn, arg);
     }
     if (m->top.layer_proj.rows) {
@@ -128,7 +135,7 @@ static bool init_rope(struct model *m, slm_error *err)
         return slm_fail(err, SLM_E_FORMAT, "rope scaling is \"longrope\" but rope_factors_long or "
                         "rope_factors_short is missing");
     }
-    for (int il = 0; il < hp->n_layer; il++) {
+    for (int il = 0; il < hp->n_layer + hp->n_draft; il++) {
         if (hp->rope_of[il] != ROPE_NONE) {
             m->rope_used[hp->rope_of[il]] = true;
         }
@@ -156,7 +163,7 @@ static void init_shape(struct model *m)
         .arch = m->arch->name, .n_layer = hp->n_layer, .n_embd = hp->n_embd, .n_head = hp->n_head,
         .n_head_kv = hp->n_head_kv, .n_vocab = hp->n_vocab, .context_max = hp->context_max,
         .n_kv_layer = hp->n_kv_layer, .n_state = hp->n_state,
-        .can_draft = m->draft.layer != NULL,
+        .can_draft = m->draft.layer != NULL, .only_drafts = m->n_bound == 0,
     };
     for (size_t i = 0; i < gguf_n_tensors(m->gguf); i++) {
         const struct gguf_tensor *t = gguf_tensor_at(m->gguf, i);
@@ -470,6 +477,7 @@ bool model_step(struct model *m, struct work *w, const struct step_in *in, float
     const struct head head = { m->top.output_norm, &m->top.output, m->top.output_bias };
     struct step st;
 
+    assert(m->n_bound > 0);
     if (!step_begin(&st, m, w, in, err)) {
         return false;
     }

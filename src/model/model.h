@@ -67,6 +67,7 @@ struct model_shape {
     int n_kv_layer;           /* layers with keys and values of their own */
     int n_state;              /* recurrent layers, which have a state instead */
     bool can_draft;           /* model_draft works */
+    bool only_drafts;         /* and model_step does not: the file holds the draft block alone */
     uint64_t weight_bytes, n_params;
 };
 const struct model_shape *model_shape(const struct model *m);

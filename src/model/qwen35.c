@@ -58,7 +58,7 @@ static bool read_kinds(struct hparams *hp, const struct gguf *g, slm_error *err)
             l->kv = hp->n_kv_layer++;
         }
     }
-    if (hp->n_kv_layer == 0) {
+    if (hp->n_kv_layer == 0 && hp->n_layer > 0) {
         return slm_fail(err, SLM_E_UNSUPPORTED, "all layers are recurrent, none has attention");
     }
     return true;
@@ -95,9 +95,6 @@ static bool qwen35_hparams(struct hparams *hp, const struct gguf *g, slm_error *
     if (hp->k_dim != hp->v_dim) {
         return slm_fail(err, SLM_E_FORMAT, "qwen35.attention: keys of %d must be as long as values "
                         "of %d", hp->k_dim, hp->v_dim);
-    }
-    if (hp->n_layer <= hp->n_draft) {
-        return slm_fail(err, SLM_E_UNSUPPORTED, "the file holds only the block that drafts tokens");
     }
     hp->n_layer -= hp->n_draft;
     if (hp->n_draft > 0) {
