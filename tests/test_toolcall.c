@@ -188,6 +188,8 @@ static const struct split splits[] = {
       "<|tool_call>call:f{a:[1, -2.5e3,true,null,{b c:<|\"|>x\"y\n<|z<|\"|>}],"
       "<|\"|>q:<|\"|>:{}}<tool_call|>",
       "T:f|A:{\"a\": [1, -2.5e3, true, null, {\"b c\": \"x\\\"y\\n<|z\"}], \"q:\": {}}|E" },
+    { GEMMA4, NULL, NULL, "<|tool_call>call:f{a:[None]}<tool_call|><|tool_response>",
+      "T:f|A:{\"a\": [null]}|E" },
     { GEMMA4, NULL, NULL, "<|tool_call>call:f{a:[]}<tool_call|>", "T:f|A:{\"a\": []}|E" },
     { GEMMA4, NULL, NULL, "<|tool_call>call:f{a:yes}",
       "T:f|A:{\"a\": |C:<|tool_call>call:f{a:yes}" },

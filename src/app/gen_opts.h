@@ -82,8 +82,8 @@ bool gen_set(slm_sampling *s, const char *name, const char *value, char *why, si
 /* Prints all settings, a line each. */
 void gen_print(const slm_sampling *s);
 
-/* A new session as the options want it.  Notes tell where weights are streamed, where the context is
- * beyond the model's, and where it has no block for --mtp-draft (then g->draft is off). */
+/* A new session as the options want it.  Notes tell where weights are streamed, where the context
+ * is beyond the model's, and where it has no block for --mtp-draft (then g->draft is off). */
 slm_session *gen_session(struct gen *g, const struct gen_opts *o, slm_error *err);
 
 /* Variables of the template, a JSON object (free with free); NULL without memory. */

@@ -31,7 +31,7 @@ struct think_form {
 /* The first row that fits counts; the last one fits all, since models learn these marks also
  * where the template does not show them. */
 static const struct think_form think_forms[] = {
-    { "<|channel>thought", "<channel|>", "<|channel>", true, { "<channel|>" } },
+    { "<|channel>thought", "<channel|>", "<|channel>", true, { "<channel|>", "<|tool_response>" } },
     { "[THINK]", "[/THINK]", "[THINK]", true, { NULL } },
     { "<seed:think>", "</seed:think>", "<seed:think>", false, { NULL } },
     { "<think>", "</think>", "<response></response>", false, { "<response>", "</response>" } },

@@ -82,6 +82,20 @@ void call_tell_args(struct call *c, const char *s, size_t n)
     c->fn(c->arg, CALL_ARGUMENTS, s, n);
 }
 
+const char *call_python_word(const char *s, size_t n)
+{
+    static const char *const words[][2] = {
+        { "True", "true" }, { "False", "false" }, { "None", "null" },
+    };
+
+    for (size_t i = 0; i < 3; i++) {
+        if (strlen(words[i][0]) == n && memcmp(words[i][0], s, n) == 0) {
+            return words[i][1];
+        }
+    }
+    return NULL;
+}
+
 bool call_quote(struct buf *out, const char *s, size_t n)
 {
     json_t *string = json_stringn(s, n);

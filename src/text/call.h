@@ -49,6 +49,9 @@ void call_tell_name(struct call *c);
 /* Adds to the arguments and tells it. */
 void call_tell_args(struct call *c, const char *s, size_t n);
 
+/* JSON for Python's True, False and None, which models write too; NULL for other text. */
+const char *call_python_word(const char *s, size_t n);
+
 /* Appends text as a JSON string; false where it is no UTF-8. */
 bool call_quote(struct buf *out, const char *s, size_t n);
 

@@ -13,7 +13,7 @@ enum {
     FIRST_ITEM, /* a value, or the end of an empty array */
     VALUE,
     QUOTE, STRING,
-    LITERAL,    /* a number, true, false or null */
+    LITERAL,    /* a number, true, false or null, these as Python has them, too */
     NEXT,       /* , or the end of what is open */
 };
 
@@ -202,14 +202,15 @@ static enum call_status quoted_byte(struct call *c, char b, int then)
 
 static enum call_status end_literal(struct call *c, char b)
 {
+    const char *word = call_python_word(buf_str(&c->text), c->text.len);
     json_t *v = json_loadb(buf_str(&c->text), c->text.len, JSON_DECODE_ANY, NULL);
-    const bool ok = v && !json_is_string(v);
+    const bool ok = word || (v && !json_is_string(v));
 
     json_decref(v);
     if (!ok) {
         return CALL_BAD;
     }
-    call_tell_args(c, buf_str(&c->text), c->text.len);
+    tell(c, word ? word : buf_str(&c->text));
     call_clear_text(c);
     go(c, NEXT);
     return next(c, b);
@@ -241,7 +242,7 @@ static enum call_status value(struct call *c, char b)
         c->at.n = 1;
         return CALL_MORE;
     }
-    if (!strchr("-0123456789tfn", b) || b == '\0') {
+    if (!strchr("-0123456789tfnTFN", b) || b == '\0') {
         return CALL_BAD;
     }
     go(c, LITERAL);

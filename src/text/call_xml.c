@@ -61,21 +61,6 @@ static bool only_string(const json_t *schema)
     return json_array_size(values) > 0;
 }
 
-/* JSON for the words that Python has for it. */
-static const char *python_word(const char *s, size_t n)
-{
-    static const char *const words[][2] = {
-        { "True", "true" }, { "False", "false" }, { "None", "null" },
-    };
-
-    for (size_t i = 0; i < 3; i++) {
-        if (strlen(words[i][0]) == n && memcmp(words[i][0], s, n) == 0) {
-            return words[i][1];
-        }
-    }
-    return NULL;
-}
-
 static bool is_json(const char *s, size_t n)
 {
     json_t *v = json_loadb(s, n, JSON_DECODE_ANY | JSON_ALLOW_NUL | JSON_REJECT_DUPLICATES, NULL);
@@ -101,7 +86,7 @@ static bool add_value(const struct call *c, const char *key, size_t n_key, const
     while (m > 0 && json_space(*t)) {
         t++, m--;
     }
-    const char *word = python_word(t, m);
+    const char *word = call_python_word(t, m);
     if (word || is_json(t, m)) {
         buf_add(out, word ? word : t, word ? strlen(word) : m);
         return true;
