@@ -50,7 +50,8 @@ need_packages()
         apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null
 }
 
-build_packages=(gcc libc6-dev cmake ninja-build pkg-config libjansson-dev libutf8proc-dev)
+build_packages=(gcc libc6-dev cmake ninja-build pkg-config libjansson-dev libutf8proc-dev
+    libcurl4-openssl-dev libssl-dev)
 
 # build DIR TARGET OPTION...: configures once and builds; an empty TARGET is everything.
 build()

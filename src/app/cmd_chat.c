@@ -24,7 +24,7 @@ struct chat_opts {
 #define AT(field) offsetof(struct chat_opts, field)
 
 static const struct opt opts[] = {
-    { "model", 'm', OPT_STR, AT(model), "FILE", "the model, a GGUF file (qwen3)", 0, 0 },
+    { "model", 'm', OPT_STR, AT(model), "MODEL", "the model: a file or a name (qwen3)", 0, 0 },
     { "load", 0, OPT_STR, AT(load), "FILE", "go on with a conversation that /save wrote", 0, 0 },
     { "quiet", 0, OPT_FLAG, AT(quiet), NULL, "no greeting and no notes", 0, 0 },
     { NULL, 0, OPT_FLAG, 0, NULL, NULL, 0, 0 },

@@ -20,7 +20,7 @@ struct info_opts {
 #define AT(field) offsetof(struct info_opts, field)
 
 static const struct opt opts[] = {
-    { "model", 'm', OPT_STR, AT(model), "FILE", "the model, a GGUF file", 0, 0 },
+    { "model", 'm', OPT_STR, AT(model), "MODEL", "the model: a file or a name", 0, 0 },
     { "context", 0, OPT_INT, AT(context), "N",
       "forecast memory for N tokens (4096, or the model's maximum)", 1, INT_MAX },
     { "kv-type", 0, OPT_CHOICE, AT(kv), "f16|q8_0|f32", "precision of keys and values (f16)", 0, 0 },
@@ -99,7 +99,7 @@ static bool collect(struct report *r, slm_error *err)
     slm_tensor_info t;
 
     r->engine = slm_engine_new(NULL, err);
-    r->file = r->engine ? slm_model_open(r->engine, r->o.model, &meta_only, err) : NULL;
+    r->file = r->engine ? input_model(r->engine, r->o.model, &meta_only, err) : NULL;
     if (!r->file) {
         return false;
     }
@@ -111,7 +111,7 @@ static bool collect(struct report *r, slm_error *err)
     if (r->n_types == 0) {
         return true;  /* a vocabulary; there is nothing to run */
     }
-    r->model = slm_model_open(r->engine, r->o.model, &unpacked, &r->why_not);
+    r->model = input_model(r->engine, r->o.model, &unpacked, &r->why_not);
     if (!r->model) {
         return true;
     }
@@ -271,7 +271,7 @@ static int cmd_info(int argc, char **argv)
     }
     const int used = r.o.model ? 0 : 1;
     if (rest.n != used) {
-        return args_usage(&verb_info, rest.n < used ? "no model; give the path of a GGUF file"
+        return args_usage(&verb_info, rest.n < used ? "no model; give a file or a name"
                                                     : "one model at a time");
     }
     r.o.model = r.o.model ? r.o.model : rest.item[0];

@@ -24,7 +24,7 @@ struct perplexity_opts {
 #define AT(field) offsetof(struct perplexity_opts, field)
 
 static const struct opt opts[] = {
-    { "model", 'm', OPT_STR, AT(model), "FILE", "the model, a GGUF file", 0, 0 },
+    { "model", 'm', OPT_STR, AT(model), "MODEL", "the model: a file or a name", 0, 0 },
     { "tokens", 0, OPT_STR, AT(tokens), "FILE", "a JSON array of token ids instead of a text", 0,
       0 },
     { "context", 0, OPT_INT, AT(context), "N",
@@ -177,7 +177,7 @@ static bool open_all(struct measure *m, slm_error *err)
     slm_model_info info;
 
     m->engine = slm_engine_new(&engine, err);
-    m->model = m->engine ? slm_model_open(m->engine, m->o.model, NULL, err) : NULL;
+    m->model = m->engine ? input_model(m->engine, m->o.model, NULL, err) : NULL;
     if (!m->model) {
         return false;
     }
@@ -233,7 +233,7 @@ static int cmd_perplexity(int argc, char **argv)
         m.o.model = rest.item[used++];
     }
     if (!m.o.model) {
-        return args_usage(&verb_perplexity, "no model; give the path of a GGUF file");
+        return args_usage(&verb_perplexity, "no model; give a file or a name");
     }
     if (!m.o.tokens && used < rest.n) {
         m.file = rest.item[used++];

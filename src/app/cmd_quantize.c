@@ -1,4 +1,5 @@
 /* cmd_quantize.c - slm quantize: a model file in another type. */
+#include "app/hub.h"
 #include "app/interrupt.h"
 #include "app/out.h"
 #include "app/progress.h"
@@ -47,9 +48,10 @@ static void print_summary(slm_engine *engine, const char *out, const slm_model_i
     slm_model_free(model);
 }
 
-static bool quantize(slm_engine *engine, char **file, slm_error *err)
+static bool quantize(slm_engine *engine, const char *in, const char *out, const char *type,
+                     slm_error *err)
 {
-    slm_model *model = open_meta(engine, file[0], err);
+    slm_model *model = open_meta(engine, in, err);
     struct progress bar;
     slm_model_info info;
 
@@ -58,10 +60,10 @@ static bool quantize(slm_engine *engine, char **file, slm_error *err)
     }
     slm_model_info_get(model, &info);
     progress_begin(&bar, "quantizing", 0, info.weight_bytes);
-    const bool ok = slm_quantize(engine, file[0], file[1], file[2], show_progress, &bar, err);
+    const bool ok = slm_quantize(engine, in, out, type, show_progress, &bar, err);
     progress_end(&bar);
     if (ok) {
-        print_summary(engine, file[1], &info);
+        print_summary(engine, out, &info);
     }
     slm_model_free(model);
     return ok;
@@ -81,11 +83,15 @@ static int cmd_quantize(int argc, char **argv)
         return args_usage(&verb_quantize, "needs a model, a new file and a type");
     }
     out_set_quiet(o.quiet);
-    interrupt_catch();
     const slm_engine_params params = { .threads = o.threads };
     slm_engine *engine = slm_engine_new(&params, &err);
 
-    code = engine && quantize(engine, rest.item, &err) ? out_finish(0) : out_fail(&err);
+    char *in = engine ? hub_model(rest.item[0], &err) : NULL;
+
+    interrupt_catch();
+    const bool ok = in && quantize(engine, in, rest.item[1], rest.item[2], &err);
+    code = ok ? out_finish(0) : out_fail(&err);
+    mem_free(in);
     slm_engine_free(engine);
     return err.code == SLM_E_CANCELLED ? INTERRUPT_EXIT : code;
 }

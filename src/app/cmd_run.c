@@ -28,7 +28,7 @@ struct run_opts {
 #define AT(field) offsetof(struct run_opts, field)
 
 static const struct opt opts[] = {
-    { "model", 'm', OPT_STR, AT(model), "FILE", "the model, a GGUF file (qwen3)", 0, 0 },
+    { "model", 'm', OPT_STR, AT(model), "MODEL", "the model: a file or a name (qwen3)", 0, 0 },
     { "prompt", 'p', OPT_STR, AT(prompt), "TEXT", "the prompt; - reads standard input", 0, 0 },
     { "raw", 0, OPT_FLAG, AT(raw), NULL,
       "no chat template: continue the prompt as it is, control tokens included", 0, 0 },

@@ -14,7 +14,7 @@ struct tokenize_opts {
 #define AT(field) offsetof(struct tokenize_opts, field)
 
 static const struct opt opts[] = {
-    { "model", 'm', OPT_STR, AT(model), "FILE", "the model, a GGUF file", 0, 0 },
+    { "model", 'm', OPT_STR, AT(model), "MODEL", "the model: a file or a name", 0, 0 },
     { "special", 0, OPT_FLAG, AT(special), NULL,
       "control tokens written out in the text become tokens", 0, 0 },
     { "bos", 0, OPT_FLAG, AT(bos), NULL, "add what the model wants at the start and end", 0, 0 },
@@ -57,7 +57,7 @@ static bool tokenize(const struct tokenize_opts *o, const struct buf *text, slm_
 {
     const slm_model_params vocab_only = { .vocab_only = true };
     slm_engine *engine = slm_engine_new(&(slm_engine_params){ .threads = 1 }, err);
-    slm_model *model = engine ? slm_model_open(engine, o->model, &vocab_only, err) : NULL;
+    slm_model *model = engine ? input_model(engine, o->model, &vocab_only, err) : NULL;
     int32_t *ids = NULL;
     size_t n;
 
@@ -89,7 +89,7 @@ static int cmd_tokenize(int argc, char **argv)
         o.model = rest.item[used++];
     }
     if (!o.model) {
-        return args_usage(&verb_tokenize, "no model; give the path of a GGUF file");
+        return args_usage(&verb_tokenize, "no model; give a file or a name");
     }
     const char *arg = used < rest.n ? rest.item[used++] : "-";
     if (used < rest.n) {

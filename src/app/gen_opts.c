@@ -202,7 +202,7 @@ static bool open_drafter(struct gen *g, const struct gen_opts *o, slm_error *err
                   : o->mtp_draft > 0 ? SLM_DRAFT_MTP : SLM_DRAFT_OFF;
     g->draft.max = o->mtp_draft > 0 ? o->mtp_draft : o->draft_max;
     if (path) {
-        g->drafter = slm_model_open(g->engine, path, &params, err);
+        g->drafter = input_model(g->engine, path, &params, err);
         g->draft.model = g->drafter;
     }
     return !path || g->drafter;
@@ -247,10 +247,10 @@ bool gen_open(struct gen *g, const struct gen_opts *o, const char *model,
         return false;
     }
     session.draft = g->draft;
-    g->model = slm_model_open(g->engine, model, &params, err);
+    g->model = input_model(g->engine, model, &params, err);
     if (!g->model && only_drafts(g, o, err)) {
         session.draft = g->draft;
-        g->model = slm_model_open(g->engine, model, &params, err);
+        g->model = input_model(g->engine, model, &params, err);
     }
     if (!g->model) {
         return gen_name_template(o, model, err);

@@ -9,6 +9,7 @@
 
 #include "app/out.h"
 #include "base/cpu.h"
+#include "app/hub.h"
 #include "base/error.h"
 #include "base/file.h"
 #include "base/utf8.h"
@@ -51,6 +52,16 @@ slm_pack input_pack(const char *name)
 {
     return strcmp(name, "off") == 0 ? SLM_PACK_OFF : strcmp(name, "wait") == 0 ? SLM_PACK_WAIT
                                                                                 : SLM_PACK_AUTO;
+}
+
+slm_model *input_model(slm_engine *engine, const char *name, const slm_model_params *params,
+                       slm_error *err)
+{
+    char *path = hub_model(name, err);
+    slm_model *model = path ? slm_model_open(engine, path, params, err) : NULL;
+
+    mem_free(path);
+    return model;
 }
 
 int input_context(const slm_model *model, int given)

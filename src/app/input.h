@@ -18,6 +18,11 @@ slm_kv_type input_kv(const char *name);
 /* The pack mode of its name: auto, off, wait. */
 slm_pack input_pack(const char *name);
 
+/* slm_model_open for a model by any of its names: a file, an alias, user/repo[:QUANT] or
+ * user/repo/file.gguf (registry.h).  What is not in the cache is downloaded. */
+slm_model *input_model(slm_engine *engine, const char *name, const slm_model_params *params,
+                       slm_error *err);
+
 /* The context of a session where none is given. */
 int input_context(const slm_model *model, int given);
 

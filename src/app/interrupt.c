@@ -21,6 +21,12 @@ void interrupt_catch(void)
     sigaction(SIGTERM, &a, NULL);
 }
 
+void interrupt_release(void)
+{
+    signal(SIGINT, SIG_DFL);
+    signal(SIGTERM, SIG_DFL);
+}
+
 bool interrupted(void)
 {
     return noted;

@@ -6,6 +6,8 @@
 
 /* From now on the first SIGINT or SIGTERM is only noted; a second one ends the program. */
 void interrupt_catch(void);
+/* Back to what a signal does by itself. */
+void interrupt_release(void);
 bool interrupted(void);
 
 /* What the program returns then. */

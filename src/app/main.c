@@ -4,11 +4,13 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "app/net.h"
 #include "app/out.h"
 #include "app/verbs.h"
 
 static const struct verb *const verbs[] = {
-    &verb_run, &verb_chat, &verb_info, &verb_tokenize, &verb_perplexity, &verb_quantize, &verb_doctor,
+    &verb_run, &verb_chat, &verb_info, &verb_tokenize, &verb_perplexity, &verb_quantize,
+    &verb_pull, &verb_list, &verb_rm, &verb_doctor,
 };
 
 enum { N_VERBS = sizeof verbs / sizeof verbs[0] };
@@ -73,7 +75,8 @@ int main(int argc, char **argv)
         return help(argc, argv);
     }
     if (is(word, "--version", "-V")) {
-        out_printf("slm %s\nbuilt by %s\n", slm_version(), slm_build());
+        out_printf("slm %s\nbuilt by %s\ndownloads by %s\n", slm_version(), slm_build(),
+                   net_libraries());
         return out_finish(0);
     }
     if (word[0] == '-') {

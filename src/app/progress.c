@@ -34,7 +34,8 @@ static void eta(const struct progress *p, char *out, size_t cap)
     }
 }
 
-void progress_line(const struct progress *p, int columns, char *out, int cap)
+/* The picture for a terminal of `columns`. */
+static void draw(const struct progress *p, int columns, char *out, int cap)
 {
     char facts[128], left[32], bar[BAR_MAX + 1];
     const double part = p->total > 0 ? (double)p->done / (double)p->total : 0;
@@ -82,7 +83,7 @@ static void show(struct progress *p)
     if (ioctl(STDERR_FILENO, TIOCGWINSZ, &size) != 0 || size.ws_col == 0) {
         size.ws_col = COLUMNS_DEFAULT;
     }
-    progress_line(p, size.ws_col < 200 ? size.ws_col : 200, line, sizeof line);
+    draw(p, size.ws_col < 200 ? size.ws_col : 200, line, sizeof line);
     fprintf(stderr, "\r\033[K%s", line);
     fflush(stderr);
     p->shown = true;

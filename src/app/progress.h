@@ -24,7 +24,4 @@ void progress_update(struct progress *p, uint64_t done);
 /* Takes the bar away. */
 void progress_end(struct progress *p);
 
-/* The line for a terminal of `columns`, without control characters; for tests too. */
-void progress_line(const struct progress *p, int columns, char *out, int cap);
-
 #endif

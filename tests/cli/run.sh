@@ -14,10 +14,14 @@ case_file=$1
 SLM=$2
 DATA=$3
 export SLM DATA
+# Names of models mean what is in an empty cache, and nothing is downloaded.
+export HF_HUB_OFFLINE=1
+unset HF_HUB_CACHE HF_ENDPOINT HF_TOKEN
 base=${case_file%.sh}
 dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT
 mkdir "$dir/work"
+export HF_HOME="$dir/hub"
 ln -s "$DATA/models" "$dir/work/models"
 
 (cd "$dir/work" && exec sh "$case_file") >"$dir/out" 2>"$dir/err" </dev/null

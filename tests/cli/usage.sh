@@ -48,3 +48,8 @@ try perplexity
 try perplexity a
 try perplexity a b c
 try doctor x
+try pull
+try pull a b
+try list x
+try rm
+try quantize
