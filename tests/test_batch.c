@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "api/api.h"
+#include "base/cpu.h"
 #include "base/rng.h"
 #include "run/batch.h"
 #include "tiny_model.h"
@@ -26,7 +27,26 @@ static struct fixture {
     slm_model *models[N_ARCH];
 } fx;
 
-static slm_model *make_model(const char *name)
+/* The token whose input to the layers is NaN in the model made for that. */
+enum { BROKEN_TOKEN = 300 };
+
+/* Writes NaN over what the layers get of a token (its embedding may be a row of the output too, and
+ * would break all logits); false where the file does not have it as expected. */
+static bool break_token(const char *path, int token)
+{
+    struct gguf *g = gguf_open(path, NULL);
+    const struct gguf_tensor *t = g ? gguf_find_tensor(g, "per_layer_token_embd.weight") : NULL;
+    const float nan = NAN;
+    FILE *f = t && t->type == QT_F32 ? fopen(path, "r+") : NULL;
+    bool ok = f && fseek(f, (long)t->offset + (long)t->ne[0] * token * 4, SEEK_SET) == 0 &&
+              fwrite(&nan, sizeof nan, 1, f) == 1;
+
+    ok = f && fclose(f) == 0 && ok;
+    gguf_close(g);
+    return ok;
+}
+
+static slm_model *make_model(const char *name, uint32_t type, int broken_token)
 {
     const struct tiny_shape shape = TINY_SHAPE;
     const slm_model_params params = { .pack = SLM_PACK_WAIT };
@@ -38,7 +58,8 @@ static slm_model *make_model(const char *name)
         close(fd);
     }
     slm_model *m = fd >= 0 && tiny_model_write(path, arch_find(name, strlen(name)),
-                                               quant_type(QT_Q4_0), &shape, &err)
+                                               quant_type(type), &shape, &err) &&
+                   (broken_token < 0 || break_token(path, broken_token))
                    ? slm_model_open(fx.engine, path, &params, &err) : NULL;
     unlink(path);
     if (!m) {
@@ -52,7 +73,7 @@ static int setup(void **state)
     (void)state;
     fx.engine = slm_engine_new(&(slm_engine_params){ .threads = 2 }, NULL);
     for (int i = 0; fx.engine && i < N_ARCH; i++) {
-        fx.models[i] = make_model(archs[i]);
+        fx.models[i] = make_model(archs[i], QT_Q4_0, -1);
         if (!fx.models[i]) {
             return -1;
         }
@@ -371,11 +392,371 @@ TEST(a_prompt_at_work_is_not_computed_twice)
     slm_batch_free(b);
 }
 
+/* ---- ends ----------------------------------------------------------------------------------- */
+
+TEST(every_end_is_told_once)
+{
+    static struct client c[4];
+    slm_model *m = fx.models[0];
+    slm_batch *b = make(m, (slm_batch_params){ .parallel = 2, .chunk = 8 });
+
+    for (uint64_t i = 0; i < 4; i++) {
+        client_init(&c[i], m, i + 1, 30, 0);
+    }
+    c[1].stop_after = 2;
+    c[2].request.max_tokens = 0;   /* until the context is full */
+    for (int i = 0; i < 4; i++) {
+        submit(b, &c[i]);
+    }
+    step(b);
+    slm_batch_cancel(b, c[3].id);  /* while it waits */
+    CHECK_EQ(c[3].finish, SLM_FINISH_CANCELLED);
+    CHECK_EQ(c[3].n_ends, 1);
+    slm_batch_cancel(b, c[3].id);  /* nothing happens */
+    slm_batch_cancel(b, 12345);
+    drain(b);
+    CHECK_EQ(c[0].finish, SLM_FINISH_LENGTH);
+    CHECK_EQ(c[0].n_out, 12);
+    CHECK_EQ(c[1].finish, SLM_FINISH_STOPPED);
+    CHECK_EQ(c[1].n_out, 2);
+    CHECK_EQ(c[2].finish, SLM_FINISH_LENGTH);
+    CHECK_EQ(c[2].n_prompt + c[2].n_out, CONTEXT);
+    check_alone(m, &c[2], SLM_KV_F16);
+    for (int i = 0; i < 4; i++) {
+        CHECK_EQ(c[i].n_ends, 1);
+    }
+    slm_batch_free(b);
+}
+
+TEST(a_token_that_ends_the_answer_comes_with_the_end)
+{
+    static struct client c;
+    slm_model *m = fx.models[0];
+    slm_model_info info;
+    slm_batch *b = make(m, (slm_batch_params){ .parallel = 1 });
+
+    slm_model_info_get(m, &info);
+    CHECK(info.eos >= 0);
+    const struct slm_bias force = { info.eos, 100 };
+    client_init(&c, m, 4, 10, 0);
+    c.request.ignore_end = false;
+    c.request.sampling.logit_bias = &force;
+    c.request.sampling.n_logit_bias = 1;
+    submit(b, &c);
+    drain(b);
+    CHECK_EQ(c.finish, SLM_FINISH_END);
+    CHECK_EQ(c.n_out, 0);
+    slm_batch_free(b);
+}
+
+/* Submits another request at its end, and cancels a third one with its first token. */
+struct chain {
+    slm_batch *batch;
+    struct client *next;
+    uint64_t victim;
+    bool *more_fails;
+};
+
+static bool on_chain(void *arg, const slm_event *e)
+{
+    struct chain *c = arg;
+    bool more;
+
+    *c->more_fails = !slm_batch_step(c->batch, &more, NULL);
+    if (e->finish == SLM_FINISH_NONE) {
+        slm_batch_cancel(c->batch, c->victim);
+    } else {
+        submit(c->batch, c->next);
+    }
+    return true;
+}
+
+TEST(events_may_submit_and_cancel)
+{
+    static struct client first, next, victim;
+    slm_model *m = fx.models[0];
+    slm_batch *b = make(m, (slm_batch_params){ .parallel = 2, .queue = 1 });
+    bool fails = false;
+    struct chain chain = { b, &next, 0, &fails };
+
+    client_init(&first, m, 1, 5, 0);
+    client_init(&victim, m, 2, 5, 0);
+    client_init(&next, m, 3, 5, 0);
+    first.request.on_event = on_chain;
+    first.request.arg = &chain;
+    submit(b, &first);
+    submit(b, &victim);
+    chain.victim = victim.id;
+    step(b);
+    CHECK(fails);   /* a step inside a step is refused */
+    CHECK_EQ(victim.finish, SLM_FINISH_CANCELLED);
+    CHECK(victim.n_out <= 1);
+    drain(b);
+    CHECK_EQ(next.finish, SLM_FINISH_LENGTH);
+    CHECK_EQ(next.n_out, 12);
+    slm_batch_free(b);
+}
+
+/* The neighbours of a request whose logits are NaN go on. */
+TEST(nan_ends_its_own_request_only)
+{
+    static struct client c[3];
+    slm_model *m = make_model("gemma3n", QT_F32, BROKEN_TOKEN);
+    slm_batch *b = make(m, (slm_batch_params){ .parallel = 3 });
+    slm_batch_stats stats;
+
+    CHECK(m != NULL);
+    for (uint64_t i = 0; i < 3; i++) {
+        client_init(&c[i], m, i + 1, 20, 0);
+        for (int j = 0; j < 20; j++) {
+            c[i].prompt[j] %= BROKEN_TOKEN;
+        }
+    }
+    const struct slm_bias never = { BROKEN_TOKEN, -INFINITY };
+    for (int i = 0; i < 3; i++) {
+        c[i].request.sampling.logit_bias = &never;
+        c[i].request.sampling.n_logit_bias = 1;
+    }
+    c[1].prompt[7] = BROKEN_TOKEN;
+    for (int i = 0; i < 3; i++) {
+        submit(b, &c[i]);
+    }
+    drain(b);
+    CHECK_EQ(c[1].finish, SLM_FINISH_ERROR);
+    CHECK_EQ(c[1].error.code, SLM_E_NUMERIC);
+    CHECK_EQ(c[0].finish, SLM_FINISH_LENGTH);
+    CHECK_EQ(c[2].finish, SLM_FINISH_LENGTH);
+    check_alone(m, &c[0], SLM_KV_F16);
+    check_alone(m, &c[2], SLM_KV_F16);
+    slm_batch_stats_get(b, &stats);
+    CHECK_EQ(stats.failed, 1);
+    CHECK_EQ(stats.finished, 2);
+    slm_batch_free(b);
+    slm_model_free(m);
+}
+
+/* ---- wrong requests ------------------------------------------------------------------------- */
+
+static void check_refused(slm_batch *b, const struct client *c, slm_code code, const char *word)
+{
+    slm_error err = {0};
+    slm_batch_stats stats;
+
+    CHECK(!slm_batch_submit(b, &c->request, NULL, &err));
+    CHECK_EQ(err.code, code);
+    if (!strstr(err.msg, word)) {
+        fail_msg("\"%s\" does not say %s", err.msg, word);
+    }
+    slm_batch_stats_get(b, &stats);
+    CHECK_EQ(stats.waiting, 0);
+}
+
+TEST(wrong_requests_are_refused_by_name)
+{
+    static struct client good, c;
+    slm_model *m = fx.models[0];
+    slm_batch *b = make(m, (slm_batch_params){ .parallel = 1 });
+
+    client_init(&good, m, 1, 20, 0);
+#define REFUSED(change, code, word)                                                      \
+    do {                                                                                 \
+        c = good;                                                                        \
+        c.request.ids = c.prompt;                                                        \
+        change;                                                                          \
+        check_refused(b, &c, code, word);                                                \
+    } while (0)
+    REFUSED(c.request.n_ids = 0, SLM_E_ARG, "ids");
+    REFUSED(c.request.ids = NULL, SLM_E_ARG, "ids");
+    REFUSED(c.prompt[3] = -1, SLM_E_ARG, "-1");
+    REFUSED(c.prompt[3] = 1 << 30, SLM_E_ARG, "token 3");
+    REFUSED(c.request.n_ids = CONTEXT, SLM_E_CONTEXT, "512");
+    REFUSED(c.request.max_tokens = -1, SLM_E_ARG, "max_tokens");
+    REFUSED(c.request.n_top = 21, SLM_E_ARG, "n_top");
+    REFUSED(c.request.n_top = -2, SLM_E_ARG, "n_top");
+    REFUSED(c.request.on_event = NULL, SLM_E_ARG, "on_event");
+    REFUSED(c.request.sampling.top_p = 2, SLM_E_ARG, "top_p");
+    REFUSED(c.request.sampling.n_logit_bias = 1, SLM_E_ARG, "logit_bias");
+    slm_batch_free(b);
+}
+
+TEST(a_full_queue_is_busy)
+{
+    static struct client c[4];
+    slm_error err = {0};
+    slm_batch *b = make(fx.models[0], (slm_batch_params){ .parallel = 1, .queue = 2 });
+
+    for (uint64_t i = 0; i < 4; i++) {
+        client_init(&c[i], fx.models[0], i, 5, 0);
+    }
+    for (int i = 0; i < 3; i++) {
+        submit(b, &c[i]);
+    }
+    CHECK(!slm_batch_submit(b, &c[3].request, NULL, &err));
+    CHECK_EQ(err.code, SLM_E_BUSY);
+    drain(b);
+    submit(b, &c[3]);
+    drain(b);
+    CHECK_EQ(c[3].finish, SLM_FINISH_LENGTH);
+    slm_batch_free(b);
+}
+
+TEST(wrong_batches_are_refused_by_name)
+{
+    const struct {
+        slm_batch_params params;
+        slm_code code;
+        const char *word;
+    } cases[] = {
+        { { .context = -1 }, SLM_E_ARG, "context" },
+        { { .parallel = -1 }, SLM_E_ARG, "parallel" },
+        { { .parallel = 5000 }, SLM_E_ARG, "parallel" },
+        { { .queue = -1 }, SLM_E_ARG, "queue" },
+        { { .chunk = -1 }, SLM_E_ARG, "chunk" },
+        { { .kv = (slm_kv_type)9 }, SLM_E_ARG, "kv" },
+        { { .cache_bytes = 1000 }, SLM_E_ARG, "cache_bytes" },
+        { { .cache_bytes = UINT64_MAX }, SLM_E_NOMEM, "free" },
+        { { .context = 1 << 30 }, SLM_E_NOMEM, "free" },
+    };
+
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        slm_error err = {0};
+        CHECK(!slm_batch_new(fx.models[0], &cases[i].params, &err));
+        CHECK_EQ(err.code, cases[i].code);
+        if (!strstr(err.msg, cases[i].word)) {
+            fail_msg("\"%s\" does not say %s", err.msg, cases[i].word);
+        }
+    }
+    CHECK(!slm_batch_new(NULL, NULL, NULL));
+    slm_batch_free(NULL);
+    slm_batch_cancel(NULL, 1);
+}
+
+/* ---- fairness -------------------------------------------------------------------------------- */
+
+/* While a long prompt is computed, an answer gets a token in every step, and a short prompt that
+ * came later is done first. */
+TEST(a_long_prompt_holds_nobody_up)
+{
+    static struct client writer, longer, shorter;
+    slm_model *m = fx.models[0];
+    slm_batch *b = make(m, (slm_batch_params){ .parallel = 3, .chunk = 16 });
+
+    client_init(&writer, m, 1, 4, 0);
+    client_init(&longer, m, 2, 400, 0);
+    client_init(&shorter, m, 3, 16, 0);
+    writer.request.max_tokens = 100;
+    submit(b, &writer);
+    step(b);
+    submit(b, &longer);
+    submit(b, &shorter);
+    for (int i = 0; i < 10; i++) {
+        step(b);
+        CHECK_EQ(writer.n_out, i + 2);
+    }
+    CHECK(shorter.n_out > 0);
+    CHECK_EQ(longer.n_out, 0);
+    drain(b);
+    check_alone(m, &longer, SLM_KV_F16);
+    slm_batch_free(b);
+}
+
+/* ---- memory ---------------------------------------------------------------------------------- */
+
+TEST(a_step_allocates_only_when_it_admits)
+{
+    static struct client c[3];
+    slm_batch *b = make(fx.models[2], (slm_batch_params){ .parallel = 3, .chunk = 16 });
+
+    for (uint64_t i = 0; i < 3; i++) {
+        client_init(&c[i], fx.models[2], i + 1, 150, 64);
+        submit(b, &c[i]);
+    }
+    step(b);
+    while (c[2].n_prompt > 0 && step(b) && c[2].n_out == 0) {
+    }
+    const long before = mem_count();
+    while (c[0].n_ends + c[1].n_ends + c[2].n_ends < 3) {
+        step(b);
+    }
+    CHECK_EQ(mem_count(), before);
+    slm_batch_free(b);
+}
+
+/* Makes a batch and runs two requests while the n-th allocation fails; false where that was told. */
+static bool run_failing(slm_model *m, long n)
+{
+    static struct client c[2];
+    const slm_batch_params params = { .context = CONTEXT, .parallel = 2 };
+    slm_error err = {0};
+    bool more = true;
+
+    client_init(&c[0], m, 1, 70, 0);
+    client_init(&c[1], m, 2, 70, 0);
+    mem_fail_after(n);
+    slm_batch *b = slm_batch_new(m, &params, &err);
+    bool ok = b && slm_batch_submit(b, &c[0].request, &c[0].id, &err) &&
+              slm_batch_submit(b, &c[1].request, &c[1].id, &err);
+    while (ok && more) {
+        CHECK(slm_batch_step(b, &more, NULL));
+    }
+    mem_fail_after(0);
+    for (int i = 0; ok && i < 2; i++) {
+        CHECK_EQ(c[i].n_ends, 1);
+        err = c[i].finish == SLM_FINISH_ERROR ? c[i].error : err;
+    }
+    slm_batch_free(b);
+    CHECK(ok || err.code != SLM_E_OK);
+    CHECK(err.code == SLM_E_OK || err.code == SLM_E_NOMEM);
+    return err.code == SLM_E_OK;
+}
+
+TEST(failed_allocations_are_errors)
+{
+    const long before = mem_count();
+
+    CHECK(run_failing(fx.models[2], 0));
+    const long n_all = mem_count() - before;
+    int told = 0;
+    for (long n = 1; n <= n_all; n++) {
+        told += !run_failing(fx.models[2], n);
+    }
+    CHECK(told > 30);
+}
+
+/* Pages and states stay within the bound and everything else is given back. */
+TEST(memory_stays_flat_over_many_requests)
+{
+    static struct client c[4];
+    slm_batch *b = make(fx.models[0], (slm_batch_params){ .parallel = 4 });
+    uint64_t before = 0;
+    const int rounds = 2500;
+
+    for (int round = 0; round < rounds; round++) {
+        for (uint64_t i = 0; i < 4; i++) {
+            client_init(&c[i], fx.models[0], (uint64_t)round * 4 + i, 3 + round % 5, 0);
+            c[i].request.max_tokens = 1;
+            submit(b, &c[i]);
+        }
+        drain(b);
+        if (round == rounds / 4) {
+            before = cpu_peak_rss_bytes();
+        }
+    }
+    CHECK(cpu_peak_rss_bytes() - before < 1 << 20);
+    slm_batch_free(b);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         T(company_and_order_never_show), T(short_of_pages_nothing_changes),
         T(a_prompt_is_found_again), T(a_prompt_at_work_is_not_computed_twice),
+        T(every_end_is_told_once), T(a_token_that_ends_the_answer_comes_with_the_end),
+        T(events_may_submit_and_cancel), T(nan_ends_its_own_request_only),
+        T(wrong_requests_are_refused_by_name), T(a_full_queue_is_busy),
+        T(wrong_batches_are_refused_by_name), T(a_long_prompt_holds_nobody_up),
+        T(a_step_allocates_only_when_it_admits), T(failed_allocations_are_errors),
+        T(memory_stays_flat_over_many_requests),
     };
 
     return cmocka_run_group_tests(tests, setup, teardown);
