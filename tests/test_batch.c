@@ -338,6 +338,26 @@ TEST(short_of_pages_nothing_changes)
     CHECK((int64_t)rows > 0);
 }
 
+TEST(drafts_change_nothing)
+{
+    slm_draft_stats sum = { 0 };
+
+    for (int i = 0; i < N_ARCH; i++) {
+        const bool block = model_shape(fx.models[i]->model)->can_draft;
+        for (int kind = SLM_DRAFT_NGRAM; kind <= (block ? SLM_DRAFT_MTP : SLM_DRAFT_NGRAM); kind++) {
+            const slm_batch_stats s = random_schedule(fx.models[i], 41, (slm_batch_params){
+                .parallel = 3, .draft = { .kind = (slm_draft_kind)kind, .max = 4 },
+            });
+            sum.drafted += s.draft.drafted;
+            sum.accepted += s.draft.accepted;
+        }
+    }
+    CHECK(model_shape(fx.models[2]->model)->can_draft);
+    printf("%d of %d drafts were right\n", (int)sum.accepted, (int)sum.drafted);
+    CHECK(sum.accepted > 0);
+    CHECK(sum.accepted < sum.drafted);
+}
+
 /* ---- cache -------------------------------------------------------------------------------- */
 
 /* Runs a request of n tokens, n_family of them common to all; tokens of it that were cached. */
@@ -613,6 +633,9 @@ TEST(wrong_batches_are_refused_by_name)
         { { .queue = -1 }, SLM_E_ARG, "queue" },
         { { .chunk = -1 }, SLM_E_ARG, "chunk" },
         { { .kv = (slm_kv_type)9 }, SLM_E_ARG, "kv" },
+        { { .draft = { .kind = SLM_DRAFT_MODEL } }, SLM_E_UNSUPPORTED, "draft.kind" },
+        { { .draft = { .kind = SLM_DRAFT_MTP } }, SLM_E_ARG, "block" },
+        { { .draft = { .kind = SLM_DRAFT_NGRAM, .max = 17 } }, SLM_E_ARG, "draft.max" },
         { { .cache_bytes = 1000 }, SLM_E_ARG, "cache_bytes" },
         { { .cache_bytes = UINT64_MAX }, SLM_E_NOMEM, "free" },
         { { .context = 1 << 30 }, SLM_E_NOMEM, "free" },
@@ -750,7 +773,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         T(company_and_order_never_show), T(short_of_pages_nothing_changes),
-        T(a_prompt_is_found_again), T(a_prompt_at_work_is_not_computed_twice),
+        T(drafts_change_nothing), T(a_prompt_is_found_again), T(a_prompt_at_work_is_not_computed_twice),
         T(every_end_is_told_once), T(a_token_that_ends_the_answer_comes_with_the_end),
         T(events_may_submit_and_cancel), T(nan_ends_its_own_request_only),
         T(wrong_requests_are_refused_by_name), T(a_full_queue_is_busy),

@@ -36,8 +36,9 @@ static bool batch_arguments(const slm_model *model, const slm_batch_params *p,
         !api_arg((unsigned)p->kv <= SLM_KV_Q8_0, call, "kv is none of its constants", err)) {
         return false;
     }
-    if (p->draft.kind != SLM_DRAFT_OFF) {
-        return slm_fail(err, SLM_E_UNSUPPORTED, "slm_batch_new: drafts are not supported in batches");
+    if (p->draft.kind == SLM_DRAFT_MODEL) {
+        return slm_fail(err, SLM_E_UNSUPPORTED, "slm_batch_new: draft.kind SLM_DRAFT_MODEL is not "
+                        "supported in batches; use SLM_DRAFT_NGRAM or SLM_DRAFT_MTP");
     }
     *out = (struct batch_params){
         .context = p->context > 0 ? p->context : api_default_context(model),
@@ -52,7 +53,7 @@ static bool batch_arguments(const slm_model *model, const slm_batch_params *p,
         .is_end_arg = model,
         .step_lock = &model->engine->step_lock,
     };
-    return true;
+    return api_drafting(model, &p->draft, call, &out->draft, err);
 }
 
 /* Chooses the bound where the caller says nothing, and refuses before anything is allocated what

@@ -14,7 +14,8 @@
 
 #include "base/mem.h"
 #include "base/time.h"
-#include "run/logprob.h"
+#include "run/drafts.h"
+#include "run/draw.h"
 #include "run/seats.h"
 
 /* Prompt tokens per step while answers go on, unless told otherwise: enough rows that a product
@@ -45,6 +46,7 @@ struct request {
     struct seat *seat;       /* while running */
     int stops[STOPS];        /* where a piece must end, since what is computed then is kept */
     int n_step;              /* tokens in the step at hand */
+    int n_draft;             /* of them drafts, which lie behind the others in tok */
     struct sampler *sampler; /* from the first admission on */
     double submitted_s, queued_s, first_s;
     slm_finish finish;       /* once it is to end */
@@ -56,21 +58,8 @@ struct request {
 /* Consecutive tokens of a request in the step at hand. */
 struct piece {
     struct request *r;
-    int n_tok;
-    bool draws;              /* its last token is the request's last one */
-};
-
-/* A token drawn from the logits after a piece. */
-struct draw {
-    struct request *r;
-    const float *logits;
-    bool broken;             /* a logit is NaN */
-    bool ok;
-    slm_error error;
-    int32_t id;
-    slm_logprob chosen;
-    slm_logprob top[BATCH_TOP_MAX];
-    int n_top;
+    int row0, n_tok;
+    struct draws *draws;     /* where its tokens are all that are missing; or NULL */
 };
 
 struct batch {
@@ -82,6 +71,7 @@ struct batch {
     uint64_t last_id;
     unsigned turn;           /* which prompt comes first in the next step */
 
+    struct drafts *drafts;   /* NULL: none */
     struct seats *seats;
     bool no_room;            /* the next one waits for pages; until a seat is left */
     struct request **waiting;/* [request_max], the next one first */
@@ -91,14 +81,18 @@ struct batch {
 
     /* The step at hand. */
     struct work *work;
-    int n_rows, n_pieces, n_draws;
+    int n_rows, n_want, n_pieces, n_draws;
+    int n_answers;           /* where it computes nothing else, and drafts may be made; else 0 */
+    double begin_s;
     int32_t *tok;            /* [rows_max] */
     bool *want;              /* [rows_max] */
     struct piece *pieces;    /* [parallel] */
     struct step_seq *seqs;   /* [parallel] */
-    struct draw *draws;      /* [parallel] */
-    bool *broken;            /* [parallel] */
-    float *logits;           /* [parallel][n_vocab] */
+    struct draws *draws;     /* [parallel] */
+    struct request **drawers;/* [parallel]: whose they are */
+    struct drawn *drawn;     /* [want_max] */
+    bool *broken;            /* [want_max] */
+    float *logits;           /* [want_max][n_vocab] */
 
     slm_batch_stats stats;
 };
@@ -110,9 +104,17 @@ static int min_int(int a, int b)
 
 /* ---- making one ---------------------------------------------------------------------- */
 
+/* Rows of answers, drafts counted. */
+static int want_max(const struct batch_params *p)
+{
+    const int drafting = p->draft.kind != DRAFT_OFF ? min_int(p->parallel, DRAFTS_TOGETHER) : 0;
+
+    return p->parallel + drafting * p->draft.max;
+}
+
 static int rows_max(const struct batch_params *p, int chunk_max)
 {
-    return chunk_max + p->parallel;
+    return chunk_max + want_max(p);
 }
 
 static int choose_chunk_max(const struct model *m, const struct batch_params *p)
@@ -120,7 +122,7 @@ static int choose_chunk_max(const struct model *m, const struct batch_params *p)
     int chunk = p->chunk > 0 ? p->chunk : CHUNK_MAX;
 
     while (p->chunk <= 0 && chunk > CHUNK_MIN &&
-           work_bytes(m, rows_max(p, chunk), p->parallel, p->context) > WORK_BYTES_MAX) {
+           work_bytes(m, rows_max(p, chunk), want_max(p), p->context) > WORK_BYTES_MAX) {
         chunk /= 2;
     }
     return chunk;
@@ -133,19 +135,29 @@ static struct seats_params seats_params(const struct model *m, const struct batc
                                   .bytes_max = p->cache_bytes };
 }
 
+static struct drafts_params drafts_params(const struct model *m, const struct batch_params *p)
+{
+    return (struct drafts_params){ .draft = p->draft, .n_seats = p->parallel,
+                                   .context = p->context, .kv = p->kv,
+                                   .rows_max = rows_max(p, choose_chunk_max(m, p)) };
+}
+
 struct batch_cost batch_cost(const struct model *m, const struct batch_params *p)
 {
     const struct seats_params sp = seats_params(m, p);
     const struct seats_range range = seats_range(m, &sp);
     struct batch_cost cost = { range.least, range.most, SIZE_MAX };
-    size_t work = work_bytes(m, rows_max(p, sp.chunk), p->parallel, p->context), logits, tables;
+    const struct drafts_params dp = drafts_params(m, p);
+    size_t work = work_bytes(m, rows_max(p, sp.chunk), want_max(p), p->context), logits;
 
     if (p->cache_bytes < range.least) {
         return cost;
     }
-    tables = seats_table_bytes(m, &sp);
-    if (size_mul((size_t)p->parallel, (size_t)model_shape(m)->n_vocab * sizeof(float), &logits) &&
-        size_add(work, logits, &work) && size_add(work, tables, &work)) {
+    const size_t tables = seats_table_bytes(m, &sp);
+    const size_t drafts = p->draft.kind != DRAFT_OFF ? drafts_bytes(m, &dp) : 0;
+    if (size_mul((size_t)want_max(p), (size_t)model_shape(m)->n_vocab * sizeof(float), &logits) &&
+        size_add(work, logits, &work) && size_add(work, tables, &work) &&
+        size_add(work, drafts, &work)) {
         cost.work_bytes = work;
     }
     return cost;
@@ -169,7 +181,7 @@ struct batch *batch_new(struct model *m, const struct batch_params *p, slm_error
     b->p.chunk = p->chunk > 0 ? p->chunk : min_int(CHUNK_BUSY, b->chunk_max);
     b->request_max = p->parallel + p->queue;
 
-    const size_t rows = (size_t)rows_max(p, b->chunk_max);
+    const size_t rows = (size_t)rows_max(p, b->chunk_max), want = (size_t)want_max(p);
     b->waiting = mem_alloc((size_t)b->request_max, sizeof *b->waiting);
     b->running = mem_alloc(parallel, sizeof *b->running);
     b->tok = mem_alloc(rows, sizeof *b->tok);
@@ -177,11 +189,13 @@ struct batch *batch_new(struct model *m, const struct batch_params *p, slm_error
     b->pieces = mem_alloc(parallel, sizeof *b->pieces);
     b->seqs = mem_alloc(parallel, sizeof *b->seqs);
     b->draws = mem_alloc(parallel, sizeof *b->draws);
-    b->broken = mem_alloc(parallel, sizeof *b->broken);
-    b->logits = size_mul(parallel, (size_t)b->n_vocab, &n_logits)
+    b->drawers = mem_alloc(parallel, sizeof *b->drawers);
+    b->drawn = mem_alloc(want, sizeof *b->drawn);
+    b->broken = mem_alloc(want, sizeof *b->broken);
+    b->logits = size_mul(want, (size_t)b->n_vocab, &n_logits)
                 ? mem_alloc(n_logits, sizeof *b->logits) : NULL;
     if (!b->waiting || !b->running || !b->tok || !b->want || !b->pieces || !b->seqs ||
-        !b->draws || !b->broken || !b->logits) {
+        !b->draws || !b->drawers || !b->drawn || !b->broken || !b->logits) {
         slm_fail_nomem(err, "a batch");
         goto fail;
     }
@@ -190,9 +204,16 @@ struct batch *batch_new(struct model *m, const struct batch_params *p, slm_error
     if (!b->seats) {
         goto fail;
     }
-    b->work = work_new(m, (int)rows, p->parallel, p->context, err);
+    b->work = work_new(m, (int)rows, (int)want, p->context, err);
     if (!b->work) {
         goto fail;
+    }
+    if (p->draft.kind != DRAFT_OFF) {
+        const struct drafts_params dp = drafts_params(m, p);
+        b->drafts = drafts_new(m, &dp, err);
+        if (!b->drafts) {
+            goto fail;
+        }
     }
     return b;
 
@@ -214,7 +235,7 @@ static void request_free(struct request *r)
 static void leave_seat(struct batch *b, struct request *r)
 {
     if (r->seat) {
-        seats_leave(b->seats, r->seat, r->tok, r->n_done);
+        seats_leave(b->seats, r->seat, r->tok, min_int(r->n_done, r->n_tok));
         r->seat = NULL;
         b->no_room = false;
     }
@@ -232,6 +253,7 @@ void batch_free(struct batch *b)
     for (int i = 0; i < b->n_waiting; i++) {
         request_free(b->waiting[i]);
     }
+    drafts_free(b->drafts);
     seats_free(b->seats);
     work_free(b->work);
     mem_free(b->waiting);
@@ -241,6 +263,8 @@ void batch_free(struct batch *b)
     mem_free(b->pieces);
     mem_free(b->seqs);
     mem_free(b->draws);
+    mem_free(b->drawers);
+    mem_free(b->drawn);
     mem_free(b->broken);
     mem_free(b->logits);
     mem_free(b);
@@ -256,8 +280,8 @@ static bool check_request(const struct batch *b, const struct batch_request *q, 
     if (q->max_tokens < 0) {
         return slm_fail(err, SLM_E_ARG, "max_tokens must not be negative, it is %d", q->max_tokens);
     }
-    if (q->n_top < -1 || q->n_top > BATCH_TOP_MAX) {
-        return slm_fail(err, SLM_E_ARG, "n_top must be from -1 to %d, not %d", BATCH_TOP_MAX,
+    if (q->n_top < -1 || q->n_top > DRAW_TOP_MAX) {
+        return slm_fail(err, SLM_E_ARG, "n_top must be from -1 to %d, not %d", DRAW_TOP_MAX,
                         q->n_top);
     }
     if (q->n_ids >= (size_t)b->p.context) {
@@ -513,6 +537,9 @@ static bool admit(struct batch *b, struct request *r)
         return false;
     }
     choose_stops(r, hit);
+    if (b->drafts) {
+        drafts_begin(b->drafts, r->seat->index);
+    }
     return true;
 }
 
@@ -578,9 +605,11 @@ static void share_step(struct batch *b)
     int n_prompts = 0;
 
     for (int i = 0; i < b->n_running; i++) {
+        b->running[i]->n_draft = 0;
         b->running[i]->n_step = writes(b->running[i]);
         n_prompts += !b->running[i]->n_step;
     }
+    b->n_answers = n_prompts == 0 ? b->n_running : 0;
     int budget = n_prompts < b->n_running ? b->p.chunk : b->chunk_max;
     for (unsigned i = 0; i < n && budget > 0; i++) {
         struct request *r = b->running[(first + i) % n];
@@ -589,6 +618,35 @@ static void share_step(struct batch *b)
             budget -= r->n_step;
             n_prompts--;
         }
+    }
+}
+
+/* Whether a token ends the request's answer. */
+static bool ends(const struct batch *b, const struct request *r, int32_t id)
+{
+    return !r->given.ignore_end && b->p.is_end(b->p.is_end_arg, id);
+}
+
+/* Up to `want` drafts behind a request's tokens; what can not be kept anyway is cut off. */
+static void add_drafts(struct batch *b, struct request *r, int want)
+{
+    int32_t *draft = r->tok + r->n_tok;
+    const int room = r->tok_max - r->n_tok - 1;
+    const int n = drafts_make(b->drafts, r->seat->index, r->tok, r->n_tok, min_int(want, room),
+                              draft);
+
+    while (r->n_draft < n && !ends(b, r, draft[r->n_draft])) {
+        r->n_draft++;
+    }
+    r->n_step += r->n_draft;
+}
+
+static void draft(struct batch *b)
+{
+    const int want = b->drafts ? drafts_choose(b->drafts, b->n_answers) : 0;
+
+    for (int i = 0; i < b->n_running && want > 0; i++) {
+        add_drafts(b, b->running[i], want);
     }
 }
 
@@ -608,31 +666,36 @@ static void get_pages(struct batch *b)
 static void add_piece(struct batch *b, struct request *r)
 {
     const struct seat *seat = r->seat;
-    const int n = r->n_step;
-    const bool draws = r->n_done + n == r->n_tok;
+    const int n = r->n_step, row0 = b->n_rows;
+    struct draws *draws = NULL;
 
-    b->pieces[b->n_pieces] = (struct piece){ r, n, draws };
+    memcpy(b->tok + row0, r->tok + r->n_done, (size_t)n * sizeof *b->tok);
+    memset(b->want + row0, 0, (size_t)n * sizeof *b->want);
+    b->n_rows += n;
+    if (r->n_done + n == r->n_tok + r->n_draft) {
+        draws = &b->draws[b->n_draws];
+        *draws = (struct draws){
+            .sampler = r->sampler, .tok = r->tok, .n_tok = r->n_tok, .n_draft = r->n_draft,
+            .n_top = r->given.n_top, .logits = b->logits + (size_t)b->n_want * (size_t)b->n_vocab,
+            .broken = b->broken + b->n_want, .out = b->drawn + b->n_want,
+        };
+        b->drawers[b->n_draws++] = r;
+        memset(b->want + b->n_rows - 1 - r->n_draft, 1, (size_t)(1 + r->n_draft) * sizeof *b->want);
+        b->n_want += 1 + r->n_draft;
+    }
     b->seqs[b->n_pieces] = (struct step_seq){
         .n_tok = n, .pos0 = r->n_done, .pages = kv_seq_table(seat->kv),
         .page_stride = kv_seq_stride(seat->kv), .states = seat->states,
+        .trial = r->n_draft > 0 ? drafts_trial(b->drafts, b->n_pieces) : NULL,
     };
-    b->n_pieces++;
-    memcpy(b->tok + b->n_rows, r->tok + r->n_done, (size_t)n * sizeof *b->tok);
-    memset(b->want + b->n_rows, 0, (size_t)n * sizeof *b->want);
-    b->n_rows += n;
-    b->want[b->n_rows - 1] = draws;
-    if (draws) {
-        b->draws[b->n_draws] = (struct draw){
-            .r = r, .logits = b->logits + (size_t)b->n_draws * (size_t)b->n_vocab,
-        };
-        b->n_draws++;
-    }
+    b->pieces[b->n_pieces++] = (struct piece){ r, row0, n, draws };
 }
 
 static void plan(struct batch *b)
 {
-    b->n_rows = b->n_pieces = b->n_draws = 0;
+    b->n_rows = b->n_want = b->n_pieces = b->n_draws = 0;
     share_step(b);
+    draft(b);
     get_pages(b);
     for (int i = 0; i < b->n_running; i++) {
         if (b->running[i]->n_step > 0) {
@@ -643,57 +706,38 @@ static void plan(struct batch *b)
 
 /* ---- computing ------------------------------------------------------------------------ */
 
+static void lock_step(const struct batch *b)
+{
+    if (b->p.step_lock) {
+        pthread_mutex_lock(b->p.step_lock);
+    }
+}
+
+static void unlock_step(const struct batch *b)
+{
+    if (b->p.step_lock) {
+        pthread_mutex_unlock(b->p.step_lock);
+    }
+}
+
 static bool compute(struct batch *b, slm_error *err)
 {
     const struct step_in in = {
         .n_tok = b->n_rows, .tok = b->tok, .n_seq = b->n_pieces, .seq = b->seqs, .kv = b->p.kv,
         .want = b->want, .broken = b->broken,
+        .hidden = b->drafts ? drafts_hidden(b->drafts) : NULL,
     };
 
-    if (b->p.step_lock) {
-        pthread_mutex_lock(b->p.step_lock);
-    }
+    lock_step(b);
     const bool ok = model_step(b->model, b->work, &in, b->logits, err);
-    if (b->p.step_lock) {
-        pthread_mutex_unlock(b->p.step_lock);
-    }
+    unlock_step(b);
     return ok;
 }
 
-/* Draws one request's token; draws share nothing. */
-static void draw_task(void *arg, int task, int worker)
+/* Appends a drawn token and tells it. */
+static void take_token(struct batch *b, struct request *r, const struct drawn *d)
 {
-    const struct batch *b = arg;
-    struct draw *d = &b->draws[task];
-    const struct request *r = d->r;
-
-    (void)worker;
-    if (b->broken[task]) {
-        slm_fail(&d->error, SLM_E_NUMERIC, "the model computed a logit that is not a number; "
-                 "the file's weights are damaged or of a wrong type");
-        return;
-    }
-    d->ok = sampler_draw(r->sampler, d->logits, r->tok, (size_t)r->n_tok, &d->id, &d->error);
-    if (d->ok && r->given.n_top >= 0) {
-        const struct logprob_base base = logprob_base(b->p.kern, d->logits, b->n_vocab);
-        d->chosen = (slm_logprob){ d->id, logprob_of(base, d->logits[d->id]) };
-        d->n_top = logprob_top(b->p.kern, base, d->logits, b->n_vocab, d->top, r->given.n_top);
-    }
-}
-
-/* Appends the token of a draw, or ends its request. */
-static void take_draw(struct batch *b, const struct draw *d)
-{
-    struct request *r = d->r;
-
-    if (r->finish != SLM_FINISH_NONE) {
-        return;  /* cancelled by the event of another one */
-    }
-    if (!d->ok) {
-        end_request(r, SLM_FINISH_ERROR, &d->error);
-        return;
-    }
-    if (!r->given.ignore_end && b->p.is_end(b->p.is_end_arg, d->id)) {
+    if (ends(b, r, d->id)) {
         r->end_id = d->id;
         r->end_logprob = d->chosen;
         end_request(r, SLM_FINISH_END, NULL);
@@ -717,15 +761,47 @@ static void take_draw(struct batch *b, const struct draw *d)
     }
 }
 
+/* Takes what was drawn as long as the request goes on; it may have been cancelled by the event of
+ * another one. */
+static void take_draws(struct batch *b, struct request *r, const struct draws *d)
+{
+    for (int i = 0; i < d->n && r->finish == SLM_FINISH_NONE; i++) {
+        take_token(b, r, &d->out[i]);
+    }
+    if (!d->ok) {
+        end_request(r, SLM_FINISH_ERROR, &d->error);
+    }
+}
+
+/* Takes back the drafts that were wrong; how many of the piece's tokens stay. */
+static int take_back(struct batch *b, const struct piece *p, const struct step_seq *seq)
+{
+    const struct request *r = p->r;
+    const int n_wrong = r->n_draft - (p->draws->n > 0 ? p->draws->n - 1 : 0);
+    const int n_keep = p->n_tok - n_wrong;
+
+    if (seq->trial) {
+        lock_step(b);
+        model_commit(b->model, b->work, seq, n_keep);
+        unlock_step(b);
+    }
+    kv_seq_drop(r->seat->kv, r->n_done + n_keep);
+    return n_keep;
+}
+
 /* Takes note of what a step has computed of a request, and keeps it for others at its stops and
  * when its prompt is complete. */
-static void take_piece(struct batch *b, const struct piece *p)
+static void take_piece(struct batch *b, const struct piece *p, const struct step_seq *seq)
 {
     struct request *r = p->r;
     const bool was_prompt = r->n_done < r->n_prompt;
+    const int n = r->n_draft > 0 ? take_back(b, p, seq) : p->n_tok;
     bool keep = false;
 
-    r->n_done += p->n_tok;
+    if (b->drafts) {
+        drafts_follow(b->drafts, r->seat->index, r->tok + r->n_done, n, r->n_done, p->row0);
+    }
+    r->n_done += n;
     for (int i = 0; i < STOPS; i++) {
         keep = keep || r->n_done == r->stops[i];
     }
@@ -735,27 +811,38 @@ static void take_piece(struct batch *b, const struct piece *p)
     kv_seq_slide(r->seat->kv, r->n_done, NULL, 0);
 }
 
+/* What the step's drafts brought. */
+static void learn(struct batch *b)
+{
+    const double seconds = time_now() - b->begin_s;
+
+    for (int i = 0; b->drafts && i < b->n_draws; i++) {
+        const struct draws *d = &b->draws[i];
+        drafts_learn(b->drafts, b->n_answers, d->n_draft, d->n > 0 ? d->n - 1 : 0, seconds);
+    }
+}
+
 /* Computes what was planned and tells the tokens.  A fault of the whole step ends the requests
  * that were part of it. */
 static void run_plan(struct batch *b)
 {
     slm_error err = { SLM_E_OK, -1, "" };
-    const bool ok = compute(b, &err);
 
     b->stats.steps++;
     b->stats.rows += (uint64_t)b->n_rows;
-    for (int i = 0; i < b->n_pieces; i++) {
-        if (ok) {
-            take_piece(b, &b->pieces[i]);
-        } else {
+    if (!compute(b, &err)) {
+        for (int i = 0; i < b->n_pieces; i++) {
             end_request(b->pieces[i].r, SLM_FINISH_ERROR, &err);
         }
+        return;
     }
-    if (ok) {
-        pool_run(b->p.pool, draw_task, b, b->n_draws);
-        for (int i = 0; i < b->n_draws; i++) {
-            take_draw(b, &b->draws[i]);
-        }
+    draw_all(b->p.pool, b->p.kern, b->n_vocab, b->draws, b->n_draws);
+    for (int i = 0; i < b->n_pieces; i++) {
+        take_piece(b, &b->pieces[i], &b->seqs[i]);
+    }
+    learn(b);
+    for (int i = 0; i < b->n_draws; i++) {
+        take_draws(b, b->drawers[i], &b->draws[i]);
     }
 }
 
@@ -764,6 +851,7 @@ bool batch_step(struct batch *b, bool *more, slm_error *err)
     if (b->telling) {
         return slm_fail(err, SLM_E_ARG, "a step cannot be made by an event of the batch");
     }
+    b->begin_s = time_now();
     admit_waiting(b);
     plan(b);
     if (b->n_rows > 0) {
@@ -779,6 +867,9 @@ void batch_stats(const struct batch *b, slm_batch_stats *out)
     *out = b->stats;
     out->cache_bytes = seats_used_bytes(b->seats);
     out->cache_bytes_max = b->p.cache_bytes;
+    if (b->drafts) {
+        drafts_stats(b->drafts, &out->draft);
+    }
     out->running = b->n_running;
     out->waiting = b->n_waiting;
 }

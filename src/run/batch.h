@@ -11,6 +11,7 @@
 
 #include "model/model.h"
 #include "run/sample.h"
+#include "run/spec.h"
 
 struct batch;
 
@@ -21,6 +22,7 @@ struct batch_params {
     int chunk;           /* prompt tokens per step while answers go on; 0: chosen */
     enum kv_type kv;
     uint64_t cache_bytes;/* bound on keys, values and states, at least batch_cost's least */
+    struct spec_params draft; /* DRAFT_OFF, DRAFT_NGRAM or DRAFT_MTP */
     struct pool *pool;
     const struct kern *kern;
     bool (*is_end)(const void *arg, int32_t id);  /* whether a token ends an answer */
@@ -43,14 +45,11 @@ struct batch_request {
     struct sample_params sampling;  /* the biases are copied */
     struct constraint guide; /* without allow: none */
     int max_tokens;          /* 0: what the context allows */
-    int n_top;               /* -1: no log-probabilities; else up to BATCH_TOP_MAX beside the
-                              * chosen token's */
+    int n_top;               /* -1: no log-probabilities; else up to 20 beside the chosen token's */
     bool ignore_end;
     slm_event_fn *on_event;  /* called by batch_step and batch_cancel; may submit and cancel */
     void *arg;
 };
-
-enum { BATCH_TOP_MAX = 20 };
 
 /* Fails naming a wrong argument, or with SLM_E_BUSY, SLM_E_CONTEXT or SLM_E_NOMEM. */
 bool batch_submit(struct batch *b, const struct batch_request *request, uint64_t *id,

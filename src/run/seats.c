@@ -116,6 +116,7 @@ static bool seat_init(struct seats *s, int i, slm_error *err)
     struct seat *seat = &s->seats[i];
     const int n_state = model_shape(s->model)->n_state;
 
+    seat->index = i;
     seat->kv = kv_seq_new(s->pool, s->p.context, err);
     if (!seat->kv) {
         return false;

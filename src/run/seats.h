@@ -25,6 +25,7 @@ struct seats_range seats_range(const struct model *m, const struct seats_params 
 size_t seats_table_bytes(const struct model *m, const struct seats_params *p);
 
 struct seat {
+    int index;
     struct kv_seq *kv;
     float **states;        /* [n_state], NULL in models without recurrent layers */
     struct prefix_mark mark;

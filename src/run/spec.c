@@ -13,6 +13,11 @@ static const struct draft_source *const sources[DRAFT_KINDS] = {
     [DRAFT_MODEL] = &draft_model,
 };
 
+const struct draft_source *spec_source(enum draft_kind kind)
+{
+    return sources[kind];
+}
+
 struct spec {
     struct session *session;
     const struct draft_source *source;  /* NULL: no drafts */

@@ -89,6 +89,9 @@ struct draft_source {
 
 extern const struct draft_source draft_ngram, draft_mtp, draft_model;
 
+/* NULL for DRAFT_OFF. */
+const struct draft_source *spec_source(enum draft_kind kind);
+
 /* The most likely token, the lowest id of equal ones. */
 int32_t draft_argmax(const float *logits, int n_vocab);
 
