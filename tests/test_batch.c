@@ -344,7 +344,8 @@ TEST(drafts_change_nothing)
 
     for (int i = 0; i < N_ARCH; i++) {
         const bool block = model_shape(fx.models[i]->model)->can_draft;
-        for (int kind = SLM_DRAFT_NGRAM; kind <= (block ? SLM_DRAFT_MTP : SLM_DRAFT_NGRAM); kind++) {
+        const int last = block ? SLM_DRAFT_MTP : SLM_DRAFT_NGRAM;
+        for (int kind = SLM_DRAFT_NGRAM; kind <= last; kind++) {
             const slm_batch_stats s = random_schedule(fx.models[i], 41, (slm_batch_params){
                 .parallel = 3, .draft = { .kind = (slm_draft_kind)kind, .max = 4 },
             });
@@ -634,7 +635,7 @@ TEST(wrong_batches_are_refused_by_name)
         { { .chunk = -1 }, SLM_E_ARG, "chunk" },
         { { .kv = (slm_kv_type)9 }, SLM_E_ARG, "kv" },
         { { .draft = { .kind = SLM_DRAFT_MODEL } }, SLM_E_UNSUPPORTED, "draft.kind" },
-        { { .draft = { .kind = SLM_DRAFT_MTP } }, SLM_E_ARG, "block" },
+        { { .draft = { .kind = SLM_DRAFT_MTP } }, SLM_E_UNSUPPORTED, "block" },
         { { .draft = { .kind = SLM_DRAFT_NGRAM, .max = 17 } }, SLM_E_ARG, "draft.max" },
         { { .cache_bytes = 1000 }, SLM_E_ARG, "cache_bytes" },
         { { .cache_bytes = UINT64_MAX }, SLM_E_NOMEM, "free" },
@@ -705,7 +706,8 @@ TEST(a_step_allocates_only_when_it_admits)
     slm_batch_free(b);
 }
 
-/* Makes a batch and runs two requests while the n-th allocation fails; false where that was told. */
+/* Makes a batch and runs two requests while the n-th allocation fails; false where that was
+ * told. */
 static bool run_failing(slm_model *m, long n)
 {
     static struct client c[2];
@@ -773,7 +775,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         T(company_and_order_never_show), T(short_of_pages_nothing_changes),
-        T(drafts_change_nothing), T(a_prompt_is_found_again), T(a_prompt_at_work_is_not_computed_twice),
+        T(drafts_change_nothing), T(a_prompt_is_found_again),
+        T(a_prompt_at_work_is_not_computed_twice),
         T(every_end_is_told_once), T(a_token_that_ends_the_answer_comes_with_the_end),
         T(events_may_submit_and_cancel), T(nan_ends_its_own_request_only),
         T(wrong_requests_are_refused_by_name), T(a_full_queue_is_busy),
