@@ -334,7 +334,7 @@ TEST(a_walk_never_changes_a_logit_or_allocates)
     struct rng rng = { 3 };
     const long before = mem_count();
 
-    for (int step = 0; step < 40; step++) {
+    for (int step = 0; step < 15; step++) {
         const size_t n = 1 + rng_next(&rng) % N_IDS;
         if (rng_next(&rng) % 2 == 0) {
             CHECK(session_truncate(s, rng_next(&rng) % ((uint64_t)session_len(s) + 1), NULL));

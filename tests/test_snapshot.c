@@ -32,7 +32,7 @@ static bool open_one(struct fixture *f, const char *arch, slm_error *err)
 {
     struct tiny_shape shape = TINY_SHAPE;
 
-    shape.layers = 6;
+    shape.layers = strcmp(arch, "gemma3") == 0 ? 6 : 2;  /* the sixth sees all keys */
     if (!tiny_model_write(in_dir(arch), arch_find(arch, strlen(arch)), quant_type(QT_Q8_0), &shape,
                           err)) {
         return false;
@@ -181,30 +181,39 @@ static struct bytes snapshot_of(struct session *s)
     return bytes;
 }
 
+/* A session of the first model with 100 tokens, and its logits then. */
+static float logits_100[320];
+
+static struct session *make_100(void)
+{
+    struct session *s = make(fx[0].model, KV_F16, CONTEXT, 64);
+
+    CHECK(session_feed(s, ids, 100, NULL));
+    CHECK_EQ(session_n_vocab(s), 320);
+    memcpy(logits_100, session_logits(s), sizeof logits_100);
+    return s;
+}
+
 /* The data is refused with this code, and s is as it was: 100 tokens with logits. */
 static void refused(struct session *s, const char *data, size_t n, slm_code code)
 {
-    struct session *other = make(fx[0].model, KV_F16, CONTEXT, 64);
     slm_error err = {0};
 
     CHECK(!session_load_mem(s, data, n, &err));
     CHECK_EQ(err.code, code);
     CHECK(err.msg[0] != 0);
-    CHECK(session_feed(other, ids, 100, NULL));
     CHECK_EQ(session_len(s), 100);
-    CHECK_MEM(session_logits(s), session_logits(other),
-              (size_t)session_n_vocab(s) * sizeof(float));
-    session_free(other);
+    CHECK_MEM(session_tokens(s), ids, 100 * sizeof *ids);
+    CHECK_MEM(session_logits(s), logits_100, sizeof logits_100);
 }
 
 TEST(damaged_files_are_refused)
 {
     struct session *a = make(fx[0].model, KV_F16, CONTEXT, 64);
-    struct session *s = make(fx[0].model, KV_F16, CONTEXT, 64);
+    struct session *s = make_100();
     const size_t cuts[] = { 0, 1, 7, 8, 40, 47, 48, 55, 56, 100, 448, 449, 5000 };
 
     CHECK(session_feed(a, ids + 7, 90, NULL));
-    CHECK(session_feed(s, ids, 100, NULL));
     struct bytes b = snapshot_of(a);
     for (size_t i = 0; i < sizeof cuts / sizeof *cuts; i++) {
         refused(s, b.data, cuts[i], SLM_E_FORMAT);
@@ -231,12 +240,11 @@ TEST(damaged_files_are_refused)
 TEST(what_is_wrong_under_a_right_checksum_is_refused_too)
 {
     struct session *a = make(fx[0].model, KV_F16, CONTEXT, 64);
-    struct session *s = make(fx[0].model, KV_F16, CONTEXT, 64);
+    struct session *s = make_100();
     const uint32_t counts[] = { 0, 88, 91, 513, 0x7FFFFFFF, 0xFFFFFFFF };
     enum { AT_N_TOK = 24, AT_WINDOW = 28, AT_LOGITS = 32, AT_TOKENS = 40 };
 
     CHECK(session_feed(a, ids + 7, 90, NULL));
-    CHECK(session_feed(s, ids, 100, NULL));
     struct bytes b = snapshot_of(a);
     for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) {
         memcpy(b.data + AT_N_TOK, &counts[i], 4);
@@ -264,14 +272,13 @@ TEST(what_is_wrong_under_a_right_checksum_is_refused_too)
 
 TEST(snapshots_of_others_are_refused)
 {
-    struct session *s = make(fx[0].model, KV_F16, CONTEXT, 64);
+    struct session *s = make_100();
     struct session *model = make(fx[1].model, KV_F16, CONTEXT, 64);
     struct session *kv = make(fx[0].model, KV_Q8_0, CONTEXT, 64);
     struct session *longer = make(fx[0].model, KV_F16, CONTEXT + 100, 64);
     struct session *others[] = { model, kv, longer };
     slm_error err = {0};
 
-    CHECK(session_feed(s, ids, 100, NULL));
     for (int i = 0; i < 3; i++) {
         CHECK(session_feed(others[i], ids, 380, NULL));
         if (others[i] == longer) {
@@ -297,7 +304,6 @@ TEST(a_model_that_differs_in_its_weights_only_is_another_one)
     struct tiny_shape shape = TINY_SHAPE;
     struct fixture other = { NULL, NULL };
 
-    shape.layers = 6;
     shape.seed = 2;
     CHECK(tiny_model_write(in_dir("seed2"), arch_find("llama", 5), quant_type(QT_Q8_0), &shape,
                            NULL));
