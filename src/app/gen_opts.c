@@ -38,7 +38,7 @@ const struct opt gen_sampling_opts[] = {
     { "xtc-threshold", 0, OPT_FLOAT, AT(sampling.xtc_threshold), "X",
       "from which probability XTC takes a token for likely (0.1)", 0, 0.5 },
     { "mirostat-tau", 0, OPT_FLOAT, AT(sampling.mirostat_tau), "X",
-      "surprise in bits that Mirostat 2 aims at in place of the last five; 0: off", 0, 100 },
+      "Mirostat 2: surprise in bits to aim at, in place of the four above; 0: off", 0, 100 },
     { "mirostat-eta", 0, OPT_FLOAT, AT(sampling.mirostat_eta), "X", "how fast it learns (0.1)", 0,
       1 },
     { "repeat-penalty", 0, OPT_FLOAT, AT(sampling.repeat_penalty), "X",

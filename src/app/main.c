@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "app/describe.h"
 #include "app/net.h"
 #include "app/out.h"
 #include "app/verbs.h"
@@ -78,6 +79,9 @@ int main(int argc, char **argv)
         out_printf("slm %s\nbuilt by %s\ndownloads by %s\n", slm_version(), slm_build(),
                    net_libraries());
         return out_finish(0);
+    }
+    if (strcmp(word, "--describe") == 0 && argc == 3 && describe(verbs, N_VERBS, argv[2])) {
+        return out_finish(0);  /* for the build: manual page and completions */
     }
     if (word[0] == '-') {
         out_error("unknown option %s; \"slm help\" lists the verbs", word);
