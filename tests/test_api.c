@@ -103,6 +103,16 @@ static void write_model(char path[], const struct extra *extra, int n)
         CHECK(err.msg[0] != '\0');                                                             \
     } while (0)
 
+/* Parts of an answer, as letters and texts. */
+static bool note_part(void *arg, slm_part part, int index, const char *text, size_t n)
+{
+    char *out = arg;
+
+    (void)index;
+    snprintf(out + strlen(out), 100, "%c:%.*s|", "CRTAE"[part], (int)n, text);
+    return true;
+}
+
 TEST(wrong_arguments_are_errors)
 {
     slm_session *s = make_session(10);
@@ -177,6 +187,17 @@ TEST(wrong_arguments_are_errors)
     REFUSED(slm_stream_finish(NULL, &text, &n, &err));
     REFUSED(slm_stream_finish(stream, NULL, &n, &err));
     REFUSED(slm_stream_finish(stream, &text, NULL, &err));
+
+    REFUSED(slm_answer_new(NULL, NULL, false, note_part, NULL, &err));
+    REFUSED(slm_answer_new(model, NULL, false, NULL, NULL, &err));
+    REFUSED(slm_answer_push(NULL, "", 0, &err));
+    REFUSED(slm_answer_finish(NULL, &err));
+    slm_answer *answer = slm_answer_new(model, NULL, true, note_part, NULL, NULL);
+    REFUSED(slm_answer_push(answer, NULL, 1, &err));
+    REFUSED(slm_answer_tools(answer, NULL, &err));
+    REFUSED(slm_answer_tools(answer, "{}", &err));
+    REFUSED(slm_answer_tools(NULL, "[]", &err));
+    slm_answer_free(answer);
 
     slm_stream_free(stream);
     slm_sampler_free(sampler);
@@ -452,6 +473,34 @@ TEST(a_template_that_is_given_is_used)
     }
     CHECK(slm_render(m, messages, "{", NULL, true, &err) == NULL);
     CHECK(slm_render(m, messages, NULL, "[]", true, &err) == NULL);
+    slm_model_free(m);
+}
+
+/* Control tokens are written out where an answer is split, and the form comes from the template
+ * in use. */
+TEST(answers_are_split_by_the_template)
+{
+    const slm_model_params params = { .vocab_only = true,
+                                      .chat_template = "<|im_start|><tool_call><think>" };
+    const char *text = "<think>a</think>b<tool_call>{\"name\": \"f\", \"arguments\": {}}";
+    char parts[500] = "";
+    slm_model *m = slm_model_open(engine, TEST_DATA "/models/llama-Q4_0/model.gguf", &params, NULL);
+    slm_answer *answer = slm_answer_new(m, "", true, note_part, parts, NULL);
+
+    CHECK(slm_answer_push(answer, text, strlen(text), NULL) && slm_answer_finish(answer, NULL));
+    CHECK_STR(parts, "R:a|C:b|T:f|A:{}|E:|");
+    slm_answer_free(answer);
+
+    slm_model_info info;
+    bool stopped;
+    const char *piece;
+    size_t n;
+    slm_stream *stream = slm_stream_new(m, NULL, 0, NULL);
+    slm_model_info_get(m, &info);
+    CHECK(slm_stream_push(stream, info.eos, &piece, &n, &stopped, NULL) && n == 0);
+    slm_stream_special(stream, true);
+    CHECK(slm_stream_push(stream, info.eos, &piece, &n, &stopped, NULL) && n > 0);
+    slm_stream_free(stream);
     slm_model_free(m);
 }
 
@@ -744,6 +793,7 @@ int main(void)
         T(default_context_is_4096_or_less),
         T(text_goes_to_tokens_and_back),
         T(a_template_that_is_given_is_used),
+        T(answers_are_split_by_the_template),
         T(templates_that_do_not_work_are_refused_with_their_line),
         T(sampling_defaults_come_from_the_file),
         T(sampling_defaults_come_from_the_family),
