@@ -661,6 +661,91 @@ static void *answer_thread(void *arg)
     return NULL;
 }
 
+TEST(drafts_change_no_answer)
+{
+    const slm_drafting drafts[] = {
+        { .kind = SLM_DRAFT_OFF },
+        { .kind = SLM_DRAFT_NGRAM, .max = 16 },
+        { .kind = SLM_DRAFT_MODEL, .model = model },
+    };
+    int32_t want[N_ANSWER], got[N_ANSWER];
+    slm_session *plain = make_session(100);
+    slm_draft_stats stats;
+
+    answer(plain, want);
+    for (size_t i = 0; i < sizeof drafts / sizeof *drafts; i++) {
+        const slm_session_params p = { .context = 100, .draft = drafts[i] };
+        slm_session *s = slm_session_new(model, &p, NULL);
+        slm_sampler *sampler = slm_sampler_new(model, NULL, NULL);
+        size_t n;
+        CHECK(s && sampler);
+        CHECK(slm_session_feed(s, ids, N_IDS, NULL));
+        for (size_t done = 0; done < N_ANSWER; done += n) {
+            CHECK(slm_decode(s, sampler, got + done, N_ANSWER - done, &n, NULL));
+            CHECK(n >= 1 && n <= N_ANSWER - done);
+        }
+        CHECK_MEM(got, want, sizeof got);
+        CHECK_EQ(slm_session_len(s), slm_session_len(plain));
+        CHECK_MEM(slm_session_logits(s), slm_session_logits(plain),
+                  (size_t)n_vocab * sizeof(float));
+        slm_session_draft_stats(s, &stats);
+        CHECK_EQ(stats.tokens, N_ANSWER);
+        CHECK_EQ(stats.steps + stats.accepted, N_ANSWER);
+        slm_sampler_free(sampler);
+        slm_session_free(s);
+    }
+    slm_session_free(plain);
+}
+
+TEST(drafts_that_do_not_fit_are_refused)
+{
+    const slm_model_params vocab_only = { .vocab_only = true };
+    const char *path = TEST_DATA "/models/qwen3-dense/model.gguf";
+    slm_model *other = slm_model_open(engine, path, NULL, NULL);
+    slm_model *vocab = slm_model_open(engine, MODEL, &vocab_only, NULL);
+    slm_session *s = make_session(20);
+    slm_sampler *sampler = slm_sampler_new(model, NULL, NULL);
+    int32_t id;
+    size_t n;
+
+    CHECK(other && vocab && s && sampler);
+    const slm_drafting wrong[] = {
+        { .kind = (slm_draft_kind)9 },
+        { .kind = SLM_DRAFT_NGRAM, .max = -1 },
+        { .kind = SLM_DRAFT_NGRAM, .max = 17 },
+        { .kind = SLM_DRAFT_NGRAM, .model = model },
+        { .kind = SLM_DRAFT_MODEL },
+        { .kind = SLM_DRAFT_MODEL, .model = vocab },
+        { .kind = SLM_DRAFT_MODEL, .model = other },
+    };
+    const slm_drafting no_block[] = {
+        { .kind = SLM_DRAFT_MTP },
+        { .kind = SLM_DRAFT_MTP, .model = other },
+    };
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        const slm_session_params p = { .context = 100, .draft = wrong[i] };
+        REFUSED(slm_session_new(model, &p, &err));
+    }
+    for (size_t i = 0; i < sizeof no_block / sizeof *no_block; i++) {
+        const slm_session_params p = { .context = 100, .draft = no_block[i] };
+        slm_error err = {0};
+        CHECK(slm_session_new(model, &p, &err) == NULL);
+        CHECK_EQ(err.code, SLM_E_UNSUPPORTED);
+    }
+    REFUSED(slm_decode(s, sampler, &id, 1, &n, &err));  /* no logits yet */
+    CHECK(slm_session_feed(s, ids, 1, NULL));
+    REFUSED(slm_decode(NULL, sampler, &id, 1, &n, &err));
+    REFUSED(slm_decode(s, NULL, &id, 1, &n, &err));
+    REFUSED(slm_decode(s, sampler, NULL, 1, &n, &err));
+    REFUSED(slm_decode(s, sampler, &id, 0, &n, &err));
+    REFUSED(slm_decode(s, sampler, &id, 1, NULL, &err));
+    slm_session_draft_stats(s, NULL);
+    slm_sampler_free(sampler);
+    slm_session_free(s);
+    slm_model_free(vocab);
+    slm_model_free(other);
+}
+
 TEST(two_threads_with_two_sessions_do_not_meet)
 {
     int32_t alone[N_ANSWER], a[N_ANSWER], b[N_ANSWER];
@@ -799,6 +884,8 @@ int main(void)
         T(sampling_defaults_come_from_the_family),
         T(sampler_and_session_must_be_of_one_kind),
         T(decoding_allocates_nothing),
+        T(drafts_change_no_answer),
+        T(drafts_that_do_not_fit_are_refused),
         T(two_threads_with_two_sessions_do_not_meet),
         T(rounding_and_flush_modes_do_not_matter_and_survive),
         T(every_failing_allocation_is_an_error),

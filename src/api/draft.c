@@ -12,8 +12,8 @@ static bool same_vocabulary(const slm_model *model, const slm_model *drafter, sl
     const struct vocab *a = model->vocab, *b = drafter->vocab;
 
     if (vocab_size(a) != vocab_size(b)) {
-        return slm_fail(err, SLM_E_ARG, "the model that drafts has %d tokens and the model %d; both "
-                        "need the same vocabulary", vocab_size(b), vocab_size(a));
+        return slm_fail(err, SLM_E_ARG, "the model that drafts has %d tokens and the model %d; "
+                        "both need the same vocabulary", vocab_size(b), vocab_size(a));
     }
     for (int32_t id = 0; id < vocab_size(a); id++) {
         size_t n, m;
@@ -46,8 +46,8 @@ static bool check_block(const slm_model *model, const slm_model *drafter, slm_er
                         drafter == model ? "; it may be in a file of its own" : "");
     }
     if (strcmp(a->arch, b->arch) != 0 || a->n_embd != b->n_embd) {
-        return slm_fail(err, SLM_E_ARG, "the block that drafts is for %s with rows of %d, the model "
-                        "is %s with rows of %d", b->arch, b->n_embd, a->arch, a->n_embd);
+        return slm_fail(err, SLM_E_ARG, "the block that drafts is for %s with rows of %d, the "
+                        "model is %s with rows of %d", b->arch, b->n_embd, a->arch, a->n_embd);
     }
     return true;
 }

@@ -17,8 +17,8 @@ enum { SPEC_MAX = PACE_MAX };
 struct spec_params {
     enum draft_kind kind;
     int max;                     /* drafts of a step, 1..SPEC_MAX; unused with DRAFT_OFF */
-    struct model *model;         /* what drafts, for DRAFT_MODEL and DRAFT_MTP (model_shape.can_draft
-                                  * there); n_vocab, for DRAFT_MTP n_embd too, as the session's */
+    struct model *model;         /* what drafts, for DRAFT_MODEL and DRAFT_MTP (can_draft there);
+                                  * n_vocab, for DRAFT_MTP n_embd too, as the session's */
     pthread_mutex_t *step_lock;  /* of the pool that it computes with; see session_params */
     bool steady;                 /* drafts in every step, whether they gain or lose; for tests */
 };
