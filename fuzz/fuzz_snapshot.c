@@ -2,7 +2,7 @@
  * on.
  *
  * The first byte chooses a session and whether the rest becomes the whole snapshot or is laid over
- * one that is right; then the checksum is made right, or nothing behind it would ever be reached. */
+ * one that is right; then the checksum is made right, or nothing behind it would be reached. */
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>

@@ -158,7 +158,7 @@ TEST(the_end_of_a_loaded_text_has_its_logits)
     CHECK(session_load(a, in_dir("a.snap"), NULL));
     CHECK(session_feed(a, ids + 100, 3, NULL));
     CHECK(session_sync(a, ids, 100, &reused, NULL));
-    CHECK_EQ(reused, 100);                                  /* a checkpoint, with recurrent layers */
+    CHECK_EQ(reused, 100);                                 /* a checkpoint, with recurrent layers */
     session_free(a);
 }
 

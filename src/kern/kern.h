@@ -55,8 +55,9 @@ enum unary_fn { UNARY_EXP, UNARY_SIGMOID, UNARY_SILU, UNARY_GELU, UNARY_TANH, UN
  * tree; o[d] = fma(p, v[d], o[d]) over the keys seen, ascending, from 0.  With KV_Q8_0 the
  * query is quantised in blocks of 32 as activations are, the score is one chain of
  * fma(dk * dq, (float)S, acc) over the blocks, S the exact sum of products of codes, and
- * v[d] is scale times code, which is exact.  Rows share loads and nothing else.  Keys and values that no row sees are not read, their pages may be NULL
- * (a prefetch may touch the cache lines of a page that is partly seen). */
+ * v[d] is scale times code, which is exact.  Rows share loads and nothing else.  Keys and values
+ * that no row sees are not read, their pages may be NULL (a prefetch may touch the cache lines of a
+ * page that is partly seen). */
 struct attn_seg {
     int n_q;                   /* query rows */
     int k_dim, v_dim;          /* head sizes in floats */

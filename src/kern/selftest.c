@@ -262,7 +262,8 @@ static bool check_segment(struct test *t, enum kv_type kv, float softcap, char *
     struct seg_out out[2];
     struct attn_seg s = {
         .n_q = SEG_QUERIES, .k_dim = SEG_DIM, .v_dim = SEG_DIM,
-        .k_stride = kv_stride(kv, SEG_DIM), .v_stride = kv_stride(kv, SEG_DIM), .kv = kv, .q = q, .q_off = q_off, .k_begin = begin, .k_end = end,
+        .k_stride = kv_stride(kv, SEG_DIM), .v_stride = kv_stride(kv, SEG_DIM), .kv = kv,
+        .q = q, .q_off = q_off, .k_begin = begin, .k_end = end,
         .scale = 0.11f, .softcap = softcap, .o_stride = SEG_DIM,
     };
 

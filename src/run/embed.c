@@ -54,8 +54,8 @@ static bool embed(struct session *s, const int32_t *ids, size_t n, enum pooling 
     return true;
 }
 
-bool session_embed(struct session *s, const int32_t *ids, size_t n, enum pooling pooling, float *out,
-                   slm_error *err)
+bool session_embed(struct session *s, const int32_t *ids, size_t n, enum pooling pooling,
+                   float *out, slm_error *err)
 {
     const size_t n_embd = row_floats(s->model, 1);
     const bool lent = s->rows == NULL;

@@ -22,7 +22,7 @@ struct groups {
     int n_used;          /* with an owner */
     int n_idle, n_cold;  /* without: resident, untouched */
     int32_t *refs;       /* [n] owners */
-    int32_t *spare;      /* [n] two stacks: idle ones grow from the front, cold ones from the back */
+    int32_t *spare;      /* [n] two stacks: idle ones from the front, cold ones from the back */
 };
 
 /* Where a layer lies in its class's groups. */

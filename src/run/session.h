@@ -70,8 +70,8 @@ enum pooling { POOL_MEAN, POOL_FIRST, POOL_LAST };
 
 /* Empties the session, feeds the n >= 1 tokens, and writes their pooled hidden row, of length one,
  * to out [n_embd]; then empties it again. */
-bool session_embed(struct session *s, const int32_t *ids, size_t n, enum pooling pooling, float *out,
-                   slm_error *err);
+bool session_embed(struct session *s, const int32_t *ids, size_t n, enum pooling pooling,
+                   float *out, slm_error *err);
 
 /* [n_vocab] after the last token, or NULL. */
 const float *session_logits(const struct session *s);

@@ -8,8 +8,9 @@
  *   logits            [n_vocab] floats, where there are any
  *   checksum          8 bytes, of all before
  *
- * Each is padded by zeros to a multiple of 8 bytes.  All little-endian, as the machines are.  Nothing of a file is believed before its size and its
- * checksum are right, and nothing of the session changes before everything is. */
+ * Each is padded by zeros to a multiple of 8 bytes.  All little-endian, as the machines are.
+ * Nothing of a file is believed before its size and its checksum are right, and nothing of the
+ * session changes before everything is. */
 #include "run/snapshot.h"
 
 #include <assert.h>
@@ -243,8 +244,8 @@ static bool check_tokens(const struct session *s, const struct header *h, const 
         int32_t id;
         memcpy(&id, data + sizeof *h + i * sizeof id, sizeof id);
         if (!session_check_ids(s, 0, &id, 1, NULL)) {
-            return slm_fail(err, SLM_E_FORMAT, "token %u of the snapshot has id %d, which the model "
-                            "does not have", (unsigned)i, (int)id);
+            return slm_fail(err, SLM_E_FORMAT, "token %u of the snapshot has id %d, which the "
+                            "model does not have", (unsigned)i, (int)id);
         }
     }
     return true;
