@@ -763,7 +763,7 @@ TEST(constraint_leaves_only_what_it_allows)
 {
     enum { N = 1000 };
     int n = N;
-    const struct constraint c = { allow_sevenths, &n, 10 };
+    const struct constraint c = { .allow = allow_sevenths, .arg = &n, .start = 10 };
     const struct sample_params params[] = {
         neutral,
         { .temperature = 0, .top_p = 1, .repeat_penalty = 1 },

@@ -7,10 +7,13 @@
  *   slm-probe jinja [--now ...]
  *   slm-probe toolcalls TEMPLATE.jinja
  *   slm-probe dequant TYPE < blocks > floats
+ *   slm-probe schema MODEL
  *
  * logits reads an array of token ids and writes the logits after each of them, float32
  * little-endian [n_ids][n_vocab]; with --greedy it prints the ids of a greedy
- * continuation, end tokens not heeded.  The line verbs answer each line of standard
+ * continuation, end tokens not heeded.  schema walks at random among the tokens that the
+ * schema of a line allows, and after 256 tokens the shortest way to the end; instead of
+ * "schema" a line may have "grammar", "regex", "choices" or "json": true.  The line verbs answer each line of standard
  * input with one of standard output; a line that cannot be answered gives
  * {"error": ...} and the next one is read.  Answers are ASCII, since some readers take
  * more than the newline for the end of a line. */
@@ -30,9 +33,11 @@
 #include "base/file.h"
 #include "base/fpenv.h"
 #include "base/mem.h"
+#include "base/rng.h"
 #include "base/thread.h"
 #include "base/utf8.h"
 #include "gguf/gguf.h"
+#include "guide/guide.h"
 #include "kern/kern.h"
 #include "model/model.h"
 #include "quant/quant.h"
@@ -618,6 +623,147 @@ static int cmd_logits(char **argv, const struct opts *o)
     return logits(argv, o, &err) ? 0 : fail(&err);
 }
 
+/* ---- schema -------------------------------------------------------------------------------- */
+
+struct walker {
+    const struct vocab *v;
+    struct guide_vocab *tokens;
+};
+
+/* A walk that has not ended by then never will. */
+enum { WALK_RANDOM = 256, WALK_MAX = 20000 };
+
+static bool read_language(const json_t *request, struct grammar *g, gram_expr *root,
+                          slm_error *err)
+{
+    static const struct {
+        const char *key;
+        bool (*read)(struct grammar *g, const char *text, size_t n, gram_expr *root,
+                     slm_error *err);
+        bool as_json;
+    } kinds[] = {
+        { "schema", guide_schema, true },
+        { "grammar", guide_gbnf, false },
+        { "regex", guide_regex, false },
+        { "choices", guide_choices, true },
+    };
+
+    for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++) {
+        const json_t *v = json_object_get(request, kinds[i].key);
+        if (v && !kinds[i].as_json && json_is_string(v)) {
+            return kinds[i].read(g, json_string_value(v), json_string_length(v), root, err);
+        }
+        char *text = v && kinds[i].as_json ? json_dumps(v, JSON_ENCODE_ANY) : NULL;
+        if (text) {
+            const bool ok = kinds[i].read(g, text, strlen(text), root, err);
+            free(text);
+            return ok;
+        }
+    }
+    return json_is_true(json_object_get(request, "json"))
+               ? guide_json(g, root, err)
+               : slm_fail(err, SLM_E_FORMAT, "the line has no \"schema\"");
+}
+
+/* One of the allowed tokens, each as likely as any other. */
+static int32_t random_token(const uint64_t *bits, size_t words, struct rng *rng)
+{
+    uint64_t n = 0;
+
+    for (size_t i = 0; i < words; i++) {
+        n += (uint64_t)__builtin_popcountll(bits[i]);
+    }
+    uint64_t pick = n > 0 ? rng_next(rng) % n : 0;
+    for (size_t i = 0; i < words; i++) {
+        for (uint64_t left = bits[i]; left != 0; left &= left - 1) {
+            if (pick-- == 0) {
+                return (int32_t)(i * 64) + __builtin_ctzll(left);
+            }
+        }
+    }
+    return -1;
+}
+
+static bool walk(const struct walker *w, struct guide *guide, uint64_t seed, struct ids *ids,
+                 slm_error *err)
+{
+    const size_t words = ((size_t)vocab_size(w->v) + 63) / 64;
+    struct guide_matcher *m = guide_matcher_new(guide, err);
+    uint64_t *bits = mem_alloc(words, sizeof *bits);
+    struct rng rng = { rng_mix(seed) };
+    bool ok = m && bits;
+
+    ids->data = mem_alloc(WALK_MAX, sizeof *ids->data);
+    ok = ok && (ids->data || slm_fail_nomem(err, "a walk"));
+    while (ok) {
+        int32_t id = -1;
+        if (ids->n == WALK_MAX) {
+            ok = slm_fail(err, SLM_E_ARG, "the answer is not complete after %d tokens", WALK_MAX);
+            break;
+        }
+        if (ids->n < WALK_RANDOM) {
+            ok = guide_allow(m, ids->data, ids->n, bits, err);
+            id = ok ? random_token(bits, words, &rng) : -1;
+        } else {
+            ok = guide_shortest(m, ids->data, ids->n, &id, err);
+        }
+        if (!ok || vocab_is_end(w->v, id)) {
+            break;
+        }
+        ids->data[ids->n++] = id;
+    }
+    guide_matcher_free(m);
+    mem_free(bits);
+    return ok;
+}
+
+static json_t *answer_schema(void *arg, const json_t *request, slm_error *err)
+{
+    const struct walker *w = arg;
+    const json_int_t seed = json_integer_value(json_object_get(request, "seed"));
+    struct grammar g;
+    gram_expr root = GRAM_NONE;
+    struct guide *guide = NULL;
+    struct ids ids = {0};
+    struct buf text;
+    json_t *answer = NULL;
+
+    gram_init(&g);
+    if (read_language(request, &g, &root, err)) {
+        guide = guide_new(w->tokens, &g, root, err);
+    } else {
+        gram_deinit(&g);
+    }
+    buf_init(&text, 0);
+    if (guide && walk(w, guide, (uint64_t)seed, &ids, err)) {
+        for (size_t i = 0; i < ids.n; i++) {
+            size_t n;
+            const char *s = vocab_piece(w->v, ids.data[i], true, &n);
+            buf_add(&text, s, n);
+        }
+        answer = json_pack("{s:o}", "text", lossy_string(buf_str(&text), text.len));
+    }
+    buf_deinit(&text);
+    ids_deinit(&ids);
+    guide_free(guide);
+    return answer;
+}
+
+static int cmd_schema(char **argv, const struct opts *o)
+{
+    slm_error err = {0};
+    struct gguf *g = gguf_open(argv[0], &err);
+    struct vocab *v = g ? vocab_new(g, &err) : NULL;
+    struct walker w = { v, v ? guide_vocab_new(v, &err) : NULL };
+    const int code = w.tokens ? each_line(answer_schema, &w) : fail(&err);
+
+    (void)o;
+    guide_vocab_free(w.tokens);
+    vocab_free(v);
+    gguf_close(g);
+    return code;
+}
+
 /* ---- verbs ---------------------------------------------------------------------------------- */
 
 static const struct verb {
@@ -631,6 +777,7 @@ static const struct verb {
     { "jinja", "", 0, cmd_jinja },
     { "toolcalls", "TEMPLATE.jinja", 1, cmd_toolcalls },
     { "dequant", "TYPE", 1, cmd_dequant },
+    { "schema", "MODEL", 1, cmd_schema },
 };
 
 int main(int argc, char **argv)
@@ -652,6 +799,6 @@ int main(int argc, char **argv)
                    : usage("%s takes: %s", v->name, v->n_operands ? v->operands : "no operand");
     }
     fpenv_leave(fp);
-    return code >= 0 ? code : usage("the verb must be logits, tokenize, render, jinja, toolcalls "
-                                     "or dequant");
+    return code >= 0 ? code : usage("the verb must be logits, tokenize, render, jinja, toolcalls, "
+                                     "dequant or schema");
 }

@@ -9,6 +9,7 @@
 #include "base/mem.h"
 #include "base/thread.h"
 #include "gguf/gguf.h"
+#include "guide/guide.h"
 #include "kern/kern.h"
 #include "model/model.h"
 #include "run/sample.h"
@@ -34,6 +35,13 @@ struct slm_model {
     char *arch, *name;
     uint64_t memory_bytes;   /* that it and its sessions may take; 0: what is free */
     struct buf meta;         /* value of the last metadata call */
+    pthread_mutex_t guide_lock;
+    struct guide_vocab *guide_vocab;  /* of all guides; made with the first, under the lock */
+};
+
+struct slm_guide {
+    slm_model *model;
+    struct guide *guide;
 };
 
 struct slm_session {
@@ -44,7 +52,9 @@ struct slm_session {
 
 struct slm_sampler {
     struct sampler *sampler;
+    const slm_model *model;
     int n_vocab;
+    struct guide_matcher *matcher;  /* of the guide that it follows; NULL: none */
 };
 
 struct slm_stream {
@@ -63,6 +73,10 @@ bool api_drafting(const slm_model *model, const slm_drafting *d, const char *cal
 
 /* The engine's form of the settings; the biases are borrowed. */
 struct sample_params api_sample_params(const slm_sampling *s);
+
+/* A constraint of its own (to be released) for an answer that begins at token `start`. */
+bool api_constraint(const slm_model *model, const slm_guide *guide, size_t start,
+                    struct constraint *out, slm_error *err);
 
 /* The context of a model where the caller names none. */
 int api_default_context(const slm_model *model);

@@ -128,10 +128,7 @@ bool slm_batch_submit(slm_batch *batch, const slm_request *request, uint64_t *id
         !api_arg(request->on_event != NULL, call, "on_event is NULL", err)) {
         return false;
     }
-    if (request->guide) {
-        return slm_fail(err, SLM_E_UNSUPPORTED, "slm_batch_submit: guide is not supported yet");
-    }
-    const struct batch_request q = {
+    struct batch_request q = {
         .ids = request->ids,
         .n_ids = request->n_ids,
         .sampling = api_sample_params(&request->sampling),
@@ -142,7 +139,9 @@ bool slm_batch_submit(slm_batch *batch, const slm_request *request, uint64_t *id
         .arg = request->arg,
     };
     const uint64_t fp = fpenv_enter();
-    const bool ok = batch_submit(batch->batch, &q, id, err);
+    const bool ok = (!request->guide || api_constraint(batch->model, request->guide, request->n_ids,
+                                                       &q.guide, err)) &&
+                    batch_submit(batch->batch, &q, id, err);
     fpenv_leave(fp);
     return ok;
 }

@@ -225,6 +225,7 @@ slm_sampler *slm_sampler_new(const slm_model *model, const slm_sampling *samplin
         return NULL;
     }
     const uint64_t fp = fpenv_enter();
+    s->model = model;
     s->n_vocab = model_shape(model->model)->n_vocab;
     s->sampler = sampler_new(&p, s->n_vocab, model->engine->kern, err);
     fpenv_leave(fp);
@@ -241,6 +242,7 @@ void slm_sampler_free(slm_sampler *sampler)
         return;
     }
     sampler_free(sampler->sampler);
+    guide_matcher_free(sampler->matcher);
     mem_free(sampler);
 }
 

@@ -180,6 +180,7 @@ slm_model *slm_model_open(slm_engine *engine, const char *path, const slm_model_
     m->engine = engine;
     m->memory_bytes = p->memory_bytes;
     buf_init(&m->meta, 0);
+    pthread_mutex_init(&m->guide_lock, NULL);
 
     const uint64_t fp = fpenv_enter();
     if (!open_parts(m, path, p, err)) {
@@ -203,6 +204,8 @@ void slm_model_free(slm_model *model)
     if (!model) {
         return;
     }
+    guide_vocab_free(model->guide_vocab);
+    pthread_mutex_destroy(&model->guide_lock);
     chat_free(model->chat);
     vocab_free(model->vocab);
     model_free(model->model);

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "app/gen_opts.h"
+#include "app/guided.h"
 #include "app/input.h"
 #include "app/out.h"
 #include "app/verbs.h"
@@ -23,6 +24,7 @@ struct run_opts {
     const char *model, *prompt;
     bool raw, json, quiet;
     struct gen_opts gen;
+    struct guided guided;
 };
 
 #define AT(field) offsetof(struct run_opts, field)
@@ -40,6 +42,7 @@ static const struct opt opts[] = {
 
 static const struct opt_group groups[] = {
     GEN_GROUPS(AT(gen)),
+    { "form of the answer", guided_opts, AT(guided) },
     { NULL, NULL, 0 },
 };
 
@@ -57,6 +60,7 @@ struct run {
     struct run_opts o;
     struct gen gen;
     slm_session *session;
+    slm_guide *guide;         /* NULL: any answer */
     slm_sampler *sampler;
     slm_stream *stream;
     struct buf input;         /* the prompt, where it was read */
@@ -124,6 +128,11 @@ static bool read_opts(struct run *r, int argc, char **argv, int *code)
     if (o->raw && (o->gen.system || o->gen.template_path || o->gen.no_thinking || o->gen.effort)) {
         *code = args_usage(&verb_run, "--raw uses no template, so --system, --template, "
                                       "--no-thinking and --reasoning-effort do not go with it");
+        return false;
+    }
+    if (guided_count(&o->guided) > 1) {
+        *code = args_usage(&verb_run, "only one of --schema, --grammar, --regex and --choices can "
+                                      "say what the answer is");
         return false;
     }
     return gen_check(&verb_run, &o->gen, code);
@@ -255,7 +264,7 @@ static bool make_session(struct run *r, slm_error *err)
     }
     slm_session_progress(r->session, keep_going, NULL);
     r->sampler = slm_sampler_new(r->gen.model, &s, err);
-    if (r->sampler) {
+    if (r->sampler && (!r->guide || slm_sampler_guide(r->sampler, r->guide, r->n_ids, err))) {
         r->stream = slm_stream_new(r->gen.model, r->o.gen.stops.item, r->o.gen.stops.n, err);
     }
     return r->stream != NULL;
@@ -482,6 +491,12 @@ static bool run(struct run *r, slm_error *err)
     if (!gen_open(&r->gen, &r->o.gen, r->o.model, &r->template, err)) {
         return false;
     }
+    if (guided_count(&r->o.guided) > 0) {
+        r->guide = guided_new(r->gen.model, &r->o.guided, err);
+        if (!r->guide) {
+            return false;
+        }
+    }
     const double opened = time_now();
     if (!(r->o.raw ? raw_tokens(r, err) : chat_tokens(r, err)) || !check_prompt(r, err)) {
         return false;
@@ -507,6 +522,7 @@ static void run_deinit(struct run *r)
 {
     slm_stream_free(r->stream);
     slm_sampler_free(r->sampler);
+    slm_guide_free(r->guide);
     slm_session_free(r->session);
     slm_free(r->ids);
     slm_free(r->prompt_text);

@@ -222,9 +222,17 @@ fail:
     return NULL;
 }
 
+static void release_guide(const struct batch_request *q)
+{
+    if (q->guide.release) {
+        q->guide.release(q->guide.arg);
+    }
+}
+
 static void request_free(struct request *r)
 {
     if (r) {
+        release_guide(&r->given);
         sampler_free(r->sampler);
         mem_free(r->bias);
         mem_free(r->tok);
@@ -327,6 +335,7 @@ static struct request *request_new(const struct batch *b, const struct batch_req
     r->tok = mem_alloc((size_t)r->tok_max, sizeof *r->tok);
     r->bias = mem_alloc(q->sampling.n_logit_bias, sizeof *r->bias);
     if (!r->tok || !r->bias) {
+        r->given.guide = (struct constraint){0};  /* the caller releases it */
         request_free(r);
         slm_fail_nomem(err, "a request");
         return NULL;
@@ -345,6 +354,7 @@ bool batch_submit(struct batch *b, const struct batch_request *request, uint64_t
     struct request *r = check_request(b, request, err) ? request_new(b, request, err) : NULL;
 
     if (!r) {
+        release_guide(request);
         return false;
     }
     r->id = ++b->last_id;

@@ -43,7 +43,7 @@ struct batch_request {
     const int32_t *ids;      /* the prompt, copied */
     size_t n_ids;
     struct sample_params sampling;  /* the biases are copied */
-    struct constraint guide; /* without allow: none */
+    struct constraint guide; /* without allow: none; taken over, also where submitting fails */
     int max_tokens;          /* 0: what the context allows */
     int n_top;               /* -1: no log-probabilities; else up to 20 beside the chosen token's */
     bool ignore_end;

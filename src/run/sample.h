@@ -36,6 +36,8 @@ struct constraint {
     bool (*allow)(void *arg, const int32_t *ids, size_t n, uint64_t *bits, slm_error *err);
     void *arg;
     size_t start;
+    /* Frees arg, for those who say that they take a constraint over; NULL: nothing to free. */
+    void (*release)(void *arg);
 };
 
 /* Fails naming a value that is out of range.  The biases are copied; k must outlive the
