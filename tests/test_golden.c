@@ -3,7 +3,8 @@
  * Every directory with a model.gguf is a case.  F32 variants are held to the target's
  * tolerance at every position and to its greedy continuation; quantised ones may not be
  * further from the exact result than 1.1 times llama.cpp, and 16-bit ones reach the F32
- * tolerance.  Directories of architectures or types that are not supported are named. */
+ * tolerance.  Directories of architectures or types that are not supported are named.  Types
+ * that no directory has are checked with models made here. */
 #include <dirent.h>
 #include <math.h>
 #include <sys/stat.h>
@@ -12,6 +13,7 @@
 #include <jansson.h>
 
 #include "test.h"
+#include "tiny_model.h"
 #include "tiny_run.h"
 
 enum { GREEDY_MAX = 64, PATH_LEN = 640 };
@@ -227,7 +229,57 @@ TEST(golden_models_shared)
     CHECK(ok);
 }
 
+/* ---- types without a stored model ------------------------------------------------------ */
+
+/* As in tests/reference/reference.py. */
+enum { TYPE_TOKENS = 24, TYPE_LAST = 4 };
+
+/* A llama model of random blocks, made here, against the float64 result of its values for the
+ * last positions.  Activations in 8 bits leave 1e-4 to 3e-4. */
+static bool run_type(uint32_t id, double nmse_max)
+{
+    const struct quant_type *type = quant_type(id);
+    const struct tiny_shape shape = TINY_SHAPE;
+    char path[] = "/tmp/slm-golden-XXXXXX", file[32];
+    slm_error err = { .code = SLM_E_OK };
+    int32_t ids[TYPE_TOKENS];
+    struct tiny t = { 0 };
+    const int fd = mkstemp(path);
+
+    CHECK(fd >= 0);
+    close(fd);
+    snprintf(file, sizeof file, "%s.f32", type->name);
+    if (!tiny_model_write(path, arch_find("llama", 5), type, &shape, &err) ||
+        !tiny_open(&t, path, cpu_isa_best(), 2, MODEL_PACK_WAIT, KV_F32, TYPE_TOKENS, &err)) {
+        fail_msg("%s: %s", type->name, err.msg);
+    }
+    for (int i = 0; i < TYPE_TOKENS; i++) {
+        ids[i] = (37 * i + 11) % 320;
+    }
+    const size_t n_vocab = (size_t)model_shape(t.model)->n_vocab, n = TYPE_LAST * n_vocab;
+    float *out = malloc(TYPE_TOKENS * n_vocab * sizeof *out);
+    float *want = load_floats(TEST_DATA "/types", file, n);
+    CHECK(out != NULL && want != NULL);
+    if (!tiny_feed(&t, ids, TYPE_TOKENS, TYPE_TOKENS, out, &err)) {
+        fail_msg("%s: %s", type->name, err.msg);
+    }
+    const struct diff d = compare(out + (TYPE_TOKENS - TYPE_LAST) * n_vocab, want, n);
+    printf("%-6s nmse %.2e (limit %.2e) max %.2e%s\n", type->name, d.nmse, nmse_max, d.max,
+           d.nmse <= nmse_max ? "" : "  WRONG");
+    free(want);
+    free(out);
+    tiny_close(&t);
+    unlink(path);
+    return d.nmse <= nmse_max;
+}
+
+TEST(golden_types)
+{
+    CHECK(run_type(QT_TQ1_0, 1e-3) & run_type(QT_TQ2_0, 1e-3) & run_type(QT_NVFP4, 5e-4) &
+          run_type(QT_Q1_0, 5e-4) & run_type(QT_Q2_0, 5e-4));
+}
+
 int main(void)
 {
-    return RUN(T(golden_models), T(golden_models_shared));
+    return RUN(T(golden_models), T(golden_models_shared), T(golden_types));
 }

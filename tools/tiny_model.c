@@ -235,6 +235,23 @@ static void put_float(uint32_t type, uint8_t *data, size_t i, float v)
     }
 }
 
+/* The F32 scales that files of nvfp4 have beside a matrix, or beside the n of a stack. */
+static bool put_scales(struct maker *m, char name[64], int64_t n, slm_error *err)
+{
+    char *end = strrchr(name, '.');
+    float *scale = arena_alloc(m->arena, (size_t)n * sizeof *scale);
+
+    if (!scale) {
+        return slm_fail_nomem(err, "a tensor");
+    }
+    for (int64_t i = 0; i < n; i++) {
+        scale[i] = 1 + 0.2f * signed_unit(&m->rng);
+    }
+    memcpy(end, ".scale", sizeof ".scale");
+    gguf_put_tensor(m->w, name, QT_F32, 1, &n, scale);
+    return true;
+}
+
 /* False when memory is out or the type does not fit the row length. */
 static bool put_tensor(struct maker *m, const struct tensor_row *row, int il, slm_error *err)
 {
@@ -272,7 +289,7 @@ static bool put_tensor(struct maker *m, const struct tensor_row *row, int il, sl
         }
     }
     gguf_put_tensor(m->w, name, type->id, n_dims, ne, data);
-    return true;
+    return type->id != QT_NVFP4 || il < 0 || put_scales(m, name, ne[2], err);
 }
 
 static bool put_layer(struct maker *m, const struct tensor_row *rows, size_t n_rows, int il,

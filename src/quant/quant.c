@@ -66,6 +66,17 @@ static void set_iq1_m_scale(struct block_iq1_m *b, uint16_t d)
     }
 }
 
+/* The float of four exponent bits and three of mantissa at or below the size of an f16. */
+static int e4m3_of(uint16_t d)
+{
+    const float x = f16_to_f32(d & 0x7FFFu);
+
+    if (x < 0x1p-6f) {  /* counts 2^-9 */
+        return (int)(x * 512);
+    }
+    return x < 448 ? ((d & 0x7FFF) >> 7) - (8 << 3) : 0x7E;
+}
+
 void quant_set_scales(const struct quant_type *type, void *block, uint16_t d, uint16_t e)
 {
     enum { NONE = -1 };
@@ -87,6 +98,6 @@ void quant_set_scales(const struct quant_type *type, void *block, uint16_t d, ui
     } else if (type->id == QT_MXFP4) {  /* the exponents of f16 and float differ by 112 */
         ((struct block_mxfp4 *)block)->e = (uint8_t)((d >> 10 & 31) + 113);
     } else {
-        memset(((struct block_nvfp4 *)block)->sc, d >> 7 & 0x7F, 4);
+        memset(((struct block_nvfp4 *)block)->sc, e4m3_of(d), 4);
     }
 }

@@ -3,6 +3,9 @@
 
     reference.py write DIR     makes every tiny random model with its results below DIR
     reference.py check DIR...  computes existing folders and compares with their ref64.f32
+    reference.py types MKMODEL DIR
+                               makes a llama model of each type of quants.py with the program
+                               mkmodel, and writes the logits of the last positions below DIR
 
 Written from the published descriptions of the architectures, not from the engine, whose code
 it must not share.  Needs numpy.  Each folder holds model.gguf, tokens.json, ref64.f32
@@ -10,11 +13,14 @@ it must not share.  Needs numpy.  Each folder holds model.gguf, tokens.json, ref
 """
 import json
 import os
+import subprocess
 import sys
+import tempfile
 
 import numpy as np
 
 import gguf_f32
+import quants
 
 N_VOCAB, N_TOKENS, N_GREEDY = 96, 48, 24
 
@@ -84,8 +90,9 @@ class Model:
         return self.t.get(name)
 
     def mul(self, name, x):
-        """The matrix `name` times each row of x, with its scale."""
-        return x @ self.t[f"{name}.weight"].T * self.t.get(f"{name}.scale", 1.0)
+        """The matrix `name` times each row of x, with its scale and bias."""
+        y = x @ self.t[f"{name}.weight"].T * self.t.get(f"{name}.scale", 1.0)
+        return y + self.t.get(f"{name}.bias", 0.0)
 
     def logits(self, x):
         u = rms(x, self.t["output_norm.weight"], self.eps)
@@ -553,6 +560,20 @@ def check_model(folder):
           f"max {np.max(np.abs(got - want)):.2e}")
 
 
+# As in tests/test_golden.c: the tokens, and how many positions at the end are compared.
+TYPE_IDS, TYPE_LAST = [(37 * i + 11) % 320 for i in range(24)], 4
+
+
+def write_types(mkmodel, root):
+    for name, *_ in quants.TYPES.values():
+        with tempfile.NamedTemporaryFile(suffix=".gguf") as f:
+            subprocess.run([mkmodel, "llama", f.name, name], check=True)
+            model = Model(*gguf_f32.read(f.name))
+        logits = FORWARD[model.arch](model, np.array(TYPE_IDS))[-TYPE_LAST:]
+        logits.astype("<f4").tofile(os.path.join(root, f"{name}.f32"))
+        print(f"{name}: logits std {np.std(logits):.2f}")
+
+
 def main(args):
     if len(args) >= 2 and args[0] == "write":
         for name in args[2:] or MODELS:
@@ -560,6 +581,8 @@ def main(args):
     elif len(args) >= 2 and args[0] == "check":
         for folder in args[1:]:
             check_model(folder)
+    elif len(args) == 3 and args[0] == "types":
+        write_types(*args[1:])
     else:
         sys.exit(__doc__)
 
