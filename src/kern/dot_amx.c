@@ -27,7 +27,6 @@
 #include <string.h>
 
 #include "base/mem.h"
-#include "kern/dot_avx512.h"
 #include "kern/unpack_iq_avx512.h"
 
 /* Tokens of a batch from which tiles are faster. */
@@ -225,9 +224,8 @@ INLINE void open_planes(uint32_t type, const uint8_t *p, struct planes *out)
     const int width = scale_width(type) / 4;
     struct opened w;
 
-    open_panel(type, p, &w);
+    open_panel(type, p, false, &w);
     out->d = w.d;
-    NO_UNROLL
     for (int j = 0; j < 64 / width; j++) {
         const __m512i low = _mm512_and_si512(w.s[j], _mm512_set1_epi32(0xFFFF));
         const __m512i s = _mm512_or_si512(low, _mm512_slli_epi32(w.s[j], 16));

@@ -623,8 +623,14 @@ ALWAYS_INLINE void tile(uint32_t id, const struct unpacked *u, int n_blocks, con
 }
 
 /* So many tokens share one unpacking: their activations for 256 weights and the
- * unpacked weights should stay in L1 together. */
-enum { TOKENS_MAX = 32 };
+ * unpacked weights should stay in L1 together.  Where unpacking is looking up, more of it
+ * counts for more. */
+enum { TOKENS_MAX = 32, TOKENS_MAX_OPENED = 128 };
+
+ALWAYS_INLINE int tokens_max(uint32_t id)
+{
+    return is_opened(id) ? TOKENS_MAX_OPENED : TOKENS_MAX;
+}
 
 /* Tokens are taken in pieces whose activations leave room in L2 for the weights. */
 enum { PIECE_BYTES = 512 * 1024 };
@@ -637,11 +643,11 @@ ALWAYS_INLINE void row_group(uint32_t id, const uint8_t *p, int k, int n_rows, c
     const int parts = is_k_type(id) ? 1 : type_block(id) / 32;
     const int block_dwords = parts * (is_k_type(id) ? A256_DWORDS : A32_DWORDS);
     const size_t token_dwords = (size_t)n_blocks * (size_t)block_dwords;
-    float acc[TOKENS_MAX][PANEL_ROWS] __attribute__((aligned(32)));
+    float acc[TOKENS_MAX_OPENED][PANEL_ROWS] __attribute__((aligned(32)));
     struct unpacked u;
     const uint8_t *line = p;
 
-    memset(acc, 0, sizeof acc);
+    memset(acc, 0, sizeof *acc * (size_t)((g1 - g0) * ACT_GROUP));
     for (int b = 0; b < n_blocks; b += per_chunk) {
         const int n = n_blocks - b < per_chunk ? n_blocks - b : per_chunk;
         for (int i = 0; i < n; i++, p += panel_bytes(id)) {
@@ -670,7 +676,7 @@ ALWAYS_INLINE void token_piece(uint32_t id, const uint8_t *w, int k, int n_rows,
                                float *y, size_t ldy)
 {
     const size_t group_bytes = (size_t)(k / type_block(id)) * (size_t)panel_bytes(id);
-    const int at_once = TOKENS_MAX / ACT_GROUP;
+    const int at_once = tokens_max(id) / ACT_GROUP;
 
     for (int r = 0; r < n_rows; r += PANEL_ROWS, w += group_bytes) {
         for (int g = g0; g < g1; g += at_once) {
@@ -684,7 +690,8 @@ ALWAYS_INLINE void many_tokens(uint32_t id, const void *w, int k, int n_rows, co
                                int n_tok, int t0, int t1, float *y, size_t ldy)
 {
     const size_t token_bytes = 4 * act_dwords(is_k_type(id) ? ACT_Q256 : ACT_Q32, k);
-    const int fit = (int)(PIECE_BYTES / token_bytes) / TOKENS_MAX * (TOKENS_MAX / ACT_GROUP);
+    const int most = tokens_max(id);
+    const int fit = (int)(PIECE_BYTES / token_bytes) / most * (most / ACT_GROUP);
     const int step_g = fit > 0 ? fit : TOKENS_MAX / ACT_GROUP;
     const int g_end = (t1 + ACT_GROUP - 1) / ACT_GROUP;
 

@@ -6,7 +6,6 @@
 #include <assert.h>
 #include <string.h>
 
-#include "kern/dot_avx512.h"
 #include "kern/unpack_iq_avx512.h"
 
 /* Most tokens that share an opened panel: their sums take 8 KiB. */
@@ -52,7 +51,9 @@ INLINE void pair_scales(uint32_t type, const struct opened *w, __m512i pairs[8])
 INLINE void tile(uint32_t type, int n, const struct opened *w, const __m512i *pairs,
                  const int32_t *x, float *acc)
 {
-    const int width = scale_width(type) / 4;
+    /* Ternary sums have no scale, but short chains that do not wait for each other. */
+    const bool scaled = scale_width(type) < 256;
+    const int width = scaled ? scale_width(type) / 4 : 8;
     __m512i sum[GROUP];
 
     UNROLL
@@ -78,8 +79,8 @@ INLINE void tile(uint32_t type, int n, const struct opened *w, const __m512i *pa
         }
         UNROLL
         for (int t = 0; t < n; t++) {
-            const __m512i scaled = width == 64 ? v[t] : _mm512_mullo_epi32(v[t], w->s[j]);
-            sum[t] = _mm512_add_epi32(sum[t], scaled);
+            v[t] = scaled ? _mm512_mullo_epi32(v[t], w->s[j]) : v[t];
+            sum[t] = _mm512_add_epi32(sum[t], v[t]);
         }
     }
     UNROLL
@@ -116,11 +117,7 @@ INLINE void row_group(uint32_t type, const uint8_t *p, int n_blocks, const int32
     __m512i pairs[8];
 
     for (int b = 0; b < n_blocks; b++, p += panel_bytes(type)) {
-        for (int i = 0; i < panel_bytes(type); i += 64) {
-            _mm_prefetch((const char *)p + i + AHEAD_L2, _MM_HINT_T1);
-            _mm_prefetch((const char *)p + i + AHEAD_L1, _MM_HINT_T0);
-        }
-        open_panel(type, p, &w);
+        open_panel(type, p, true, &w);
         pair_scales(type, &w, pairs);
         for (int g = g0; g < t1; g += GROUP) {
             const int n = min_int(GROUP, n_tok - g);

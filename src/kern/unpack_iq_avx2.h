@@ -96,32 +96,62 @@ struct eights {
     __m256i a, b;  /* first and last four weights of the rows */
 };
 
-ALWAYS_INLINE __m128i two_entries(const uint64_t *a, const uint64_t *b)
+/* Eight indices in scalar registers. */
+struct indices {
+    uint32_t i[8];
+};
+
+ALWAYS_INLINE struct indices indices_of(__m256i v)
 {
-    return _mm_unpacklo_epi64(_mm_loadl_epi64((const void *)a), _mm_loadl_epi64((const void *)b));
+    struct indices x;
+
+    for (int j = 0; j < 4; j++) {
+        const uint64_t two = (uint64_t)((const long long *)&v)[j];
+        x.i[2 * j] = (uint32_t)two;
+        x.i[2 * j + 1] = (uint32_t)(two >> 32);
+    }
+    return x;
+}
+
+/* Loads that broadcast and blends keep out of the shuffle unit, of which there is one. */
+ALWAYS_INLINE __m256i entry_of(const uint64_t *grid, uint32_t i)
+{
+    return _mm256_set1_epi64x((long long)grid[i]);
+}
+
+ALWAYS_INLINE __m256i four_entries(const uint64_t *grid, uint32_t a, uint32_t b, uint32_t c,
+                                   uint32_t d)
+{
+    const __m256i ab = _mm256_blend_epi32(entry_of(grid, a), entry_of(grid, b), 0x0C);
+    const __m256i cd = _mm256_blend_epi32(entry_of(grid, c), entry_of(grid, d), 0xC0);
+    return _mm256_blend_epi32(ab, cd, 0xF0);
 }
 
 ALWAYS_INLINE struct eights load_eights(const uint64_t *grid, __m256i index)
 {
-    int32_t i[8];
+    const struct indices x = indices_of(index);
+    const __m256 a = _mm256_castsi256_ps(four_entries(grid, x.i[0], x.i[1], x.i[4], x.i[5]));
+    const __m256 b = _mm256_castsi256_ps(four_entries(grid, x.i[2], x.i[3], x.i[6], x.i[7]));
 
-    _mm256_storeu_si256((void *)i, index);
-    const __m256i low = _mm256_set_m128i(two_entries(grid + i[4], grid + i[5]),
-                                         two_entries(grid + i[0], grid + i[1]));
-    const __m256i high = _mm256_set_m128i(two_entries(grid + i[6], grid + i[7]),
-                                          two_entries(grid + i[2], grid + i[3]));
-    const __m256 x = _mm256_castsi256_ps(low), y = _mm256_castsi256_ps(high);
-    return (struct eights){ _mm256_castps_si256(_mm256_shuffle_ps(x, y, 0x88)),
-                            _mm256_castps_si256(_mm256_shuffle_ps(x, y, 0xDD)) };
+    return (struct eights){ _mm256_castps_si256(_mm256_shuffle_ps(a, b, 0x88)),
+                            _mm256_castps_si256(_mm256_shuffle_ps(a, b, 0xDD)) };
+}
+
+ALWAYS_INLINE __m256i four_of(const uint32_t *grid, uint32_t i)
+{
+    return _mm256_set1_epi32((int)grid[i]);
 }
 
 ALWAYS_INLINE __m256i load_fours(const uint32_t *grid, __m256i index)
 {
-    int32_t i[8];
+    const struct indices x = indices_of(index);
+    const __m256i a = _mm256_blend_epi32(four_of(grid, x.i[0]), four_of(grid, x.i[1]), 0x02);
+    const __m256i b = _mm256_blend_epi32(four_of(grid, x.i[2]), four_of(grid, x.i[3]), 0x08);
+    const __m256i c = _mm256_blend_epi32(four_of(grid, x.i[4]), four_of(grid, x.i[5]), 0x20);
+    const __m256i d = _mm256_blend_epi32(four_of(grid, x.i[6]), four_of(grid, x.i[7]), 0x80);
 
-    _mm256_storeu_si256((void *)i, index);
-    return _mm256_setr_epi32((int)grid[i[0]], (int)grid[i[1]], (int)grid[i[2]], (int)grid[i[3]],
-                             (int)grid[i[4]], (int)grid[i[5]], (int)grid[i[6]], (int)grid[i[7]]);
+    return _mm256_blend_epi32(_mm256_blend_epi32(a, b, 0x0C), _mm256_blend_epi32(c, d, 0xC0),
+                              0xF0);
 }
 
 /* Dword i of 8 rows; p: behind what stands before the dwords, at our half of the rows. */

@@ -7,7 +7,7 @@
 #ifndef UNPACK_IQ_AVX512_H
 #define UNPACK_IQ_AVX512_H
 
-#include "kern/unpack_avx512.h"
+#include "kern/dot_avx512.h"
 
 /* 256 weights of 16 rows. */
 struct opened {
@@ -93,6 +93,14 @@ INLINE struct codes gather_eights(const uint64_t *grid, __m512i index)
                            _mm512_permutex2var_epi32(a, odd, b) };
 }
 
+/* Step i of `steps` of opening a panel requests its share of what lies ahead. */
+INLINE void ask_ahead(uint32_t type, bool ahead, const uint8_t *p, int i, int steps)
+{
+    if (ahead) {
+        fetch_ahead(p, panel_bytes(type), i, steps);
+    }
+}
+
 /* Dword i of the rows behind `head` bytes. */
 INLINE __m512i panel_dword(const uint8_t *p, int head, int i)
 {
@@ -109,10 +117,11 @@ INLINE void put_eight(struct opened *out, int eight, const uint64_t *grid, __m51
     put_signed(out->q[2 * eight + 1], v.b, signs, 1);
 }
 
-INLINE void open_iq2_xxs(const uint8_t *p, struct opened *out)
+INLINE void open_iq2_xxs(const uint8_t *p, bool ahead, struct opened *out)
 {
     NO_UNROLL
     for (int ib = 0; ib < 8; ib++) {
+        ask_ahead(QT_IQ2_XXS, ahead, p, ib, 8);
         const __m512i q = panel_dword(p, 32, 2 * ib), w = panel_dword(p, 32, 2 * ib + 1);
         const __m512i signs = signs_of_28(w);
 
@@ -133,11 +142,12 @@ INLINE void open_nibble_scales(const uint8_t *p, int i, struct opened *out)
     }
 }
 
-INLINE void open_iq2_xs(const uint8_t *p, struct opened *out)
+INLINE void open_iq2_xs(const uint8_t *p, bool ahead, struct opened *out)
 {
     open_nibble_scales(p, 16, out);
     NO_UNROLL
     for (int i = 0; i < 16; i++) {  /* two eights to a dword: bytes 0 and 2 become their signs */
+        ask_ahead(QT_IQ2_XS, ahead, p, i, 16);
         const __m512i q = panel_dword(p, 32, i);
         const __m512i signs = with_parity(_mm512_and_si512(_mm512_srli_epi32(q, 9),
                                                            _mm512_set1_epi32(0x007F007F)));
@@ -146,11 +156,12 @@ INLINE void open_iq2_xs(const uint8_t *p, struct opened *out)
     }
 }
 
-INLINE void open_iq2_s(const uint8_t *p, struct opened *out)
+INLINE void open_iq2_s(const uint8_t *p, bool ahead, struct opened *out)
 {
     open_nibble_scales(p, 18, out);
     NO_UNROLL
     for (int ib = 0; ib < 8; ib++) {
+        ask_ahead(QT_IQ2_S, ahead, p, ib, 8);
         const __m512i q = panel_dword(p, 32, ib), signs = panel_dword(p, 32, 8 + ib);
         const __m512i h = _mm512_srlv_epi32(panel_dword(p, 32, 16 + ib / 4),
                                             _mm512_set1_epi32(8 * (ib % 4)));
@@ -184,10 +195,11 @@ INLINE void put_fours(struct opened *out, int ib, const uint32_t *grid, const ui
     }
 }
 
-INLINE void open_iq3_xxs(const uint8_t *p, struct opened *out)
+INLINE void open_iq3_xxs(const uint8_t *p, bool ahead, struct opened *out)
 {
     NO_UNROLL
     for (int ib = 0; ib < 8; ib++) {
+        ask_ahead(QT_IQ3_XXS, ahead, p, ib, 8);
         const __m512i w = panel_dword(p, 32, 16 + ib);
 
         out->s[ib] = odd_scale(_mm512_srli_epi32(w, 28));
@@ -195,7 +207,7 @@ INLINE void open_iq3_xxs(const uint8_t *p, struct opened *out)
     }
 }
 
-INLINE void open_iq3_s(const uint8_t *p, struct opened *out)
+INLINE void open_iq3_s(const uint8_t *p, bool ahead, struct opened *out)
 {
     UNROLL
     for (int ib = 0; ib < 8; ib++) {
@@ -203,6 +215,7 @@ INLINE void open_iq3_s(const uint8_t *p, struct opened *out)
     }
     NO_UNROLL
     for (int ib = 0; ib < 8; ib++) {
+        ask_ahead(QT_IQ3_S, ahead, p, ib, 8);
         put_fours(out, ib, iq3s_grid, p + 32, p + 32 + 64 * 16, panel_dword(p, 32, 18 + ib));
     }
 }
@@ -221,10 +234,11 @@ INLINE void put_eighths(struct opened *out, int eight, __m512i index, __mmask16 
         _mm512_and_si512(_mm512_slli_epi16(v.b, 3), keep), bias));
 }
 
-INLINE void open_iq1_s(const uint8_t *p, struct opened *out)
+INLINE void open_iq1_s(const uint8_t *p, bool ahead, struct opened *out)
 {
     NO_UNROLL
     for (int ib = 0; ib < 8; ib++) {
+        ask_ahead(QT_IQ1_S, ahead, p, ib, 8);
         const __m512i q = panel_dword(p, 32, ib);
         const __m512i h = _mm512_srlv_epi32(panel_dword(p, 32, 8 + ib / 2),
                                             _mm512_set1_epi32(16 * (ib % 2)));
@@ -239,7 +253,7 @@ INLINE void open_iq1_s(const uint8_t *p, struct opened *out)
     }
 }
 
-INLINE void open_iq1_m(const uint8_t *p, struct opened *out)
+INLINE void open_iq1_m(const uint8_t *p, bool ahead, struct opened *out)
 {
     UNROLL
     for (int s = 0; s < 16; s++) {
@@ -248,6 +262,7 @@ INLINE void open_iq1_m(const uint8_t *p, struct opened *out)
     }
     NO_UNROLL
     for (int ib = 0; ib < 8; ib++) {
+        ask_ahead(QT_IQ1_M, ahead, p, ib, 8);
         const __m512i q = panel_dword(p, 0, ib);
         const __m512i h = _mm512_srlv_epi32(panel_dword(p, 0, 8 + ib / 2),
                                             _mm512_set1_epi32(16 * (ib % 2)));
@@ -271,7 +286,7 @@ INLINE __m512 scales_iq1_m(const uint8_t *p)
     return _mm512_cvtph_ps(_mm512_cvtepi32_epi16(_mm512_or_si512(low, high)));
 }
 
-INLINE void open_iq4_xs(const uint8_t *p, struct opened *out)
+INLINE void open_iq4_xs(const uint8_t *p, bool ahead, struct opened *out)
 {
     const __m512i high = _mm512_cvtepu16_epi32(_mm256_loadu_si256((const void *)(p + 32)));
     const __m512i low = panel_dword(p, 64, 0);
@@ -284,6 +299,7 @@ INLINE void open_iq4_xs(const uint8_t *p, struct opened *out)
     }
     NO_UNROLL
     for (int ib = 0; ib < 8; ib++) {
+        ask_ahead(QT_IQ4_XS, ahead, p, ib, 8);
         UNROLL
         for (int i = 0; i < 4; i++) {
             const struct codes v = unpack_values(iq4_values, p + 128, 4 * ib + i);
@@ -310,10 +326,11 @@ INLINE void put_digits(struct opened *out, __m512i v, int n, int k, int step)
     }
 }
 
-INLINE void open_tq1_0(const uint8_t *p, struct opened *out)
+INLINE void open_tq1_0(const uint8_t *p, bool ahead, struct opened *out)
 {
     NO_UNROLL
     for (int j = 0; j < 8; j++) {
+        ask_ahead(QT_TQ1_0, ahead, p, j, 8);
         put_digits(out, panel_dword(p, 32, j), 5, j, 8);
     }
     NO_UNROLL
@@ -324,12 +341,13 @@ INLINE void open_tq1_0(const uint8_t *p, struct opened *out)
     out->s[0] = _mm512_set1_epi32(1);
 }
 
-INLINE void open_tq2_0(const uint8_t *p, struct opened *out)
+INLINE void open_tq2_0(const uint8_t *p, bool ahead, struct opened *out)
 {
     const __m512i two_bits = _mm512_set1_epi8(3), minus = _mm512_set1_epi8(127);
 
     NO_UNROLL
     for (int j = 0; j < 16; j++) {
+        ask_ahead(QT_TQ2_0, ahead, p, j, 16);
         const __m512i v = panel_dword(p, 32, j);
         UNROLL
         for (int g = 0; g < 4; g++) {
@@ -354,20 +372,21 @@ INLINE __m512 open_scales(uint32_t type, const uint8_t *p)
     }
 }
 
-INLINE void open_panel(uint32_t type, const uint8_t *p, struct opened *out)
+/* `ahead` when the weights come from memory. */
+INLINE void open_panel(uint32_t type, const uint8_t *p, bool ahead, struct opened *out)
 {
     out->d = open_scales(type, p);
     switch (type) {
-    case QT_IQ1_S: open_iq1_s(p, out); break;
-    case QT_IQ1_M: open_iq1_m(p, out); break;
-    case QT_IQ2_XXS: open_iq2_xxs(p, out); break;
-    case QT_IQ2_XS: open_iq2_xs(p, out); break;
-    case QT_IQ2_S: open_iq2_s(p, out); break;
-    case QT_IQ3_XXS: open_iq3_xxs(p, out); break;
-    case QT_IQ3_S: open_iq3_s(p, out); break;
-    case QT_IQ4_XS: open_iq4_xs(p, out); break;
-    case QT_TQ1_0: open_tq1_0(p, out); break;
-    default: open_tq2_0(p, out); break;
+    case QT_IQ1_S: open_iq1_s(p, ahead, out); break;
+    case QT_IQ1_M: open_iq1_m(p, ahead, out); break;
+    case QT_IQ2_XXS: open_iq2_xxs(p, ahead, out); break;
+    case QT_IQ2_XS: open_iq2_xs(p, ahead, out); break;
+    case QT_IQ2_S: open_iq2_s(p, ahead, out); break;
+    case QT_IQ3_XXS: open_iq3_xxs(p, ahead, out); break;
+    case QT_IQ3_S: open_iq3_s(p, ahead, out); break;
+    case QT_IQ4_XS: open_iq4_xs(p, ahead, out); break;
+    case QT_TQ1_0: open_tq1_0(p, ahead, out); break;
+    default: open_tq2_0(p, ahead, out); break;
     }
 }
 
