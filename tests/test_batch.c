@@ -684,6 +684,46 @@ TEST(a_long_prompt_holds_nobody_up)
     slm_batch_free(b);
 }
 
+/* ---- threads --------------------------------------------------------------------------------- */
+
+/* A session of the same engine that works meanwhile. */
+static void *use_session(void *arg)
+{
+    static struct client c;
+    slm_model *m = arg;
+
+    client_init(&c, m, 9, 100, 0);
+    for (int i = 0; i < 5; i++) {
+        slm_session *s = slm_session_new(m, &(slm_session_params){ .context = CONTEXT }, NULL);
+        if (!s || !slm_session_feed(s, c.prompt, (size_t)c.n_prompt, NULL)) {
+            return NULL;
+        }
+        slm_session_free(s);
+    }
+    return m;
+}
+
+TEST(sessions_of_the_engine_may_work_beside_it)
+{
+    static struct client c[2];
+    slm_model *m = fx.models[2];
+    slm_batch *b = make(m, (slm_batch_params){ .parallel = 2 });
+    pthread_t thread;
+    void *result;
+
+    for (uint64_t i = 0; i < 2; i++) {
+        client_init(&c[i], m, i + 1, 120, 0);
+        submit(b, &c[i]);
+    }
+    CHECK_EQ(pthread_create(&thread, NULL, use_session, m), 0);
+    drain(b);
+    pthread_join(thread, &result);
+    CHECK(result == m);
+    check_alone(m, &c[0], SLM_KV_F16);
+    check_alone(m, &c[1], SLM_KV_F16);
+    slm_batch_free(b);
+}
+
 /* ---- memory ---------------------------------------------------------------------------------- */
 
 TEST(a_step_allocates_only_when_it_admits)
@@ -696,7 +736,8 @@ TEST(a_step_allocates_only_when_it_admits)
         submit(b, &c[i]);
     }
     step(b);
-    while (c[2].n_prompt > 0 && step(b) && c[2].n_out == 0) {
+    while (c[2].n_out == 0) {
+        step(b);
     }
     const long before = mem_count();
     while (c[0].n_ends + c[1].n_ends + c[2].n_ends < 3) {
@@ -767,7 +808,12 @@ TEST(memory_stays_flat_over_many_requests)
             before = cpu_peak_rss_bytes();
         }
     }
+#if defined(__SANITIZE_ADDRESS__)
+    (void)before;
+    printf("skipped: the address sanitizer keeps memory that was freed\n");
+#else
     CHECK(cpu_peak_rss_bytes() - before < 1 << 20);
+#endif
     slm_batch_free(b);
 }
 
@@ -781,7 +827,7 @@ int main(void)
         T(events_may_submit_and_cancel), T(nan_ends_its_own_request_only),
         T(wrong_requests_are_refused_by_name), T(a_full_queue_is_busy),
         T(wrong_batches_are_refused_by_name), T(a_long_prompt_holds_nobody_up),
-        T(a_step_allocates_only_when_it_admits), T(failed_allocations_are_errors),
+        T(sessions_of_the_engine_may_work_beside_it), T(a_step_allocates_only_when_it_admits), T(failed_allocations_are_errors),
         T(memory_stays_flat_over_many_requests),
     };
 

@@ -5,7 +5,8 @@
  * weight packing and streaming, also where a session goes back or is saved and loaded in
  * between, and equal the one checked in (tests/data/repro.txt).  Every type of keys and values has
  * its own.  An answer drawn behind a prompt must have one hash of its tokens and logits without
- * drafts and with those of every source.  A commit that means
+ * drafts and with those of every source, and another one in a batch, whatever its company, with
+ * its prompt cached or not.  A commit that means
  * to change numerics rewrites that file with `repro --write` and says why.
  *
  *   repro            all
@@ -15,6 +16,7 @@
 
 #include "base/hash.h"
 #include "base/rng.h"
+#include "company.h"
 #include "run/sample.h"
 #include "run/session.h"
 #include "run/spec.h"
@@ -296,6 +298,38 @@ static void compute_answers(struct run *r, bool sample)
     }
 }
 
+/* An answer of a batch in every company, on the lowest tier and the highest one.  The prompt is
+ * long enough that some of it can be cached by every model. */
+static void compute_companies(struct run *r, bool sample)
+{
+    const int isas[2] = { ISA_SCALAR, (int)cpu_isa_best() };
+    const int n_prompt = sample ? 90 : 150, n_out = sample ? 3 : 12;
+    uint64_t first = 0;
+
+    for (int i = 0; i < (isas[1] > isas[0] ? 2 : 1); i++) {
+        slm_error err = { .code = SLM_E_OK };
+        struct tiny t;
+        require(tiny_open(&t, r->path, (enum isa)isas[i], 2, MODEL_PACK_AUTO, KV_F16, 1, &err), r,
+                &err);
+        for (const struct company *c = companies; c->what; c++) {
+            if (sample && !(c->neighbours > 0 && c->again) && c != companies) {
+                continue;
+            }
+            const uint64_t hash = company_hash(t.model, t.pool, kern_get((enum isa)isas[i]), c,
+                                               n_prompt, n_out, &err);
+            first = first ? first : hash;
+            r->n_ways++;
+            if (hash != first || hash == 0) {
+                r->n_wrong++;
+                printf("%s: the answer %s is %016llx with isa %s; %016llx before %s\n", r->name,
+                       c->what, (unsigned long long)hash, isa_name((enum isa)isas[i]),
+                       (unsigned long long)first, err.msg);
+            }
+        }
+        tiny_close(&t);
+    }
+}
+
 /* The hashes checked in for a name; 0 where there are none. */
 static struct hashes golden(const char *name)
 {
@@ -369,6 +403,9 @@ static void run_model(const char *path, int a, uint32_t type, bool sample, FILE 
                     is_sample(a, type));
         if (i == 0) {
             compute_answers(&r, sample);
+            if (is_sample(a, type)) {
+                compute_companies(&r, sample);
+            }
         }
         check_run(&r, sample, write);
         totals->n_run += r.n_ways;
