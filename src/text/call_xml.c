@@ -166,9 +166,10 @@ static enum call_status body_tag(struct call *c, char b)
     bool parameter, end;
 
     buf_putc(&c->text, b);
-    const bool more = begins(&c->text, PARAMETER, &parameter) | begins(&c->text, END, &end);
+    const bool may_be_parameter = begins(&c->text, PARAMETER, &parameter);
+    const bool may_be_end = begins(&c->text, END, &end);
     if (!parameter && !end) {
-        return more ? CALL_MORE : CALL_BAD;
+        return may_be_parameter || may_be_end ? CALL_MORE : CALL_BAD;
     }
     if (!c->named) {
         call_tell_name(c);
