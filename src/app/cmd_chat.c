@@ -9,6 +9,7 @@
 
 #include "app/chat.h"
 #include "app/input.h"
+#include "app/interrupt.h"
 #include "app/out.h"
 #include "app/term.h"
 #include "app/verbs.h"
@@ -49,9 +50,18 @@ struct desk {
     int again;        /* answers that the last question had before */
     bool leave;
     bool failed;      /* some turn was */
+    bool interrupted; /* and nobody sits there */
 };
 
 /* ---- turns ------------------------------------------------------------------------------- */
+
+/* Ctrl-C ends an answer where somebody sits, else everything. */
+static void stop(struct desk *d)
+{
+    if (!d->chat.terminal) {
+        d->interrupted = d->leave = true;
+    }
+}
 
 /* What went wrong is told, and the chat goes on. */
 static void complain(struct desk *d, const slm_error *err)
@@ -71,6 +81,7 @@ static void ask(struct desk *d, const char *text, int again)
     d->again = again;
     if (strcmp(d->chat.finish, "interrupted") == 0) {
         out_note("stopped");
+        stop(d);
     }
 }
 
@@ -377,7 +388,11 @@ static void converse(struct desk *d)
             complain(d, &err);
             continue;
         }
-        if (event == TERM_INTERRUPT || is_blank(buf_str(&text))) {
+        if (event == TERM_INTERRUPT) {
+            stop(d);
+            continue;
+        }
+        if (is_blank(buf_str(&text))) {
             continue;
         }
         if (!input_check("the question", buf_str(&text), text.len, &err)) {
@@ -444,7 +459,7 @@ static int cmd_chat(int argc, char **argv)
             }
         }
         converse(&d);
-        code = out_finish(d.failed && !d.chat.terminal ? 1 : 0);
+        code = out_finish(d.interrupted ? INTERRUPT_EXIT : d.failed && !d.chat.terminal ? 1 : 0);
     } else {
         code = out_fail(&err);
     }

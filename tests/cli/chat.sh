@@ -43,3 +43,16 @@ printf 'bad \377\nlong %0300d\n' 0 | chat --context 64
 echo "-> $?"
 "$SLM" chat $M x </dev/null
 echo "-> $?"
+
+# Ctrl-C where nobody sits ends everything.
+mkfifo questions
+"$SLM" chat $M --template t.jinja --context 32000 -t 1 --quiet <questions >out 2>err &
+pid=$!
+exec 3>questions
+echo one >&3
+while ! test -s out && kill -0 $pid; do
+    sleep 0.1
+done
+kill -INT $pid
+wait $pid
+echo "-> $?"
