@@ -102,10 +102,10 @@ const struct verb verb_quantize = {
     .summary = "write a model with its weights in another type",
     .more =
         "TYPE is F32, F16, BF16, Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, Q2_K, Q3_K_S, Q3_K_M, Q3_K_L,\n"
-        "Q4_K_S, Q4_K_M, Q5_K_S, Q5_K_M, Q6_K, IQ4_NL or IQ4_XS.  The K and IQ mixes give more bits\n"
-        "to the matrices that need them; vectors and norms stay as they are.  Begin with F32, F16\n"
-        "or BF16 weights if you can: what an earlier quantisation lost does not come back.  FILE is\n"
-        "complete or not there; the model itself cannot be replaced.\n",
+        "Q4_K_S, Q4_K_M, Q5_K_S, Q5_K_M, Q6_K, IQ4_NL or IQ4_XS.  The K and IQ mixes give more\n"
+        "bits to the matrices that need them; vectors and norms stay as they are.  Begin with\n"
+        "F32, F16 or BF16 weights if you can: what an earlier quantisation lost does not come\n"
+        "back.  FILE is complete or not there; the model itself cannot be replaced.\n",
     .opts = opts,
     .run = cmd_quantize,
 };

@@ -23,7 +23,7 @@
 /* A listing of a repository with very many files is a few MB. */
 enum { LISTING_BYTES_MAX = 64 << 20 };
 
-/* ---- the listing ---------------------------------------------------------------------------- */
+/* ---- the listing ----------------------------------------------------------------- */
 
 struct listing {
     json_t *json;               /* holds the strings */
@@ -67,14 +67,12 @@ static uint64_t size_of(const json_t *file)
 static bool parse_listing(struct listing *l, const char *repo, const struct buf *text,
                           slm_error *err)
 {
-    json_error_t why;
-
-    l->json = json_loadb(buf_str(text), text->len, JSON_REJECT_DUPLICATES, &why);
+    /* jansson's own message would quote the server. */
+    l->json = json_loadb(buf_str(text), text->len, JSON_REJECT_DUPLICATES, NULL);
     const json_t *list = json_object_get(l->json, "siblings");
     l->commit = json_string_value(json_object_get(l->json, "sha"));
     if (!l->commit || !cache_is_hex(l->commit, 40) || !json_is_array(list)) {
-        return slm_fail(err, SLM_E_FORMAT, "%.100s: the hub's listing is malformed%s%.60s", repo,
-                        l->json ? "" : ": ", l->json ? "" : why.text);
+        return slm_fail(err, SLM_E_FORMAT, "%.100s: the hub's listing is malformed", repo);
     }
     const size_t most = json_array_size(list);
 
@@ -121,7 +119,7 @@ static enum net_fault list_repo(const struct hub *h, struct net *net, const char
     return fault;
 }
 
-/* ---- one model -------------------------------------------------------------------------------- */
+/* ---- one model ------------------------------------------------------------------- */
 
 struct pull {
     struct hub *hub;
@@ -298,7 +296,7 @@ static enum net_fault pull_ref(struct hub *h, struct net *net, const struct mode
     return fault;
 }
 
-/* ---- a name ------------------------------------------------------------------------------------- */
+/* ---- a name ---------------------------------------------------------------------- */
 
 /* What was tried, and what came of it. */
 static void add_tried(struct buf *tried, const struct model_ref *ref, enum net_fault fault,
@@ -369,7 +367,7 @@ bool hub_pull(struct hub *h, const char *name, const struct pull_options *option
     return ok;
 }
 
-/* ---- for all verbs -------------------------------------------------------------------------------- */
+/* ---- for all verbs --------------------------------------------------------------- */
 
 static bool find_cached(const struct hub *h, const struct model_refs *refs, char **path,
                         slm_error *err)
@@ -387,10 +385,11 @@ char *hub_model(const char *name, slm_error *err)
 {
     const struct pull_options options = {0};
     struct model_refs refs;
+    struct stat st;
     struct hub h;
     char *path = NULL;
 
-    if (access(name, F_OK) == 0) {
+    if (stat(name, &st) == 0 && !S_ISDIR(st.st_mode)) {
         refs.n = 0;
     } else if (!registry_parse(name, &refs, err)) {
         return NULL;

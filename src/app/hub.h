@@ -28,7 +28,7 @@ struct hub {
 bool hub_init(struct hub *h, slm_error *err);
 void hub_deinit(struct hub *h);
 
-/* ---- names, for all verbs ----------------------------------------------------------------- */
+/* ---- names, for all verbs -------------------------------------------------------- */
 
 /* The path of a model by any of its names (registry.h), downloaded where it is not in the cache.
  * Freed with mem_free; NULL and *err on failure. */
@@ -42,7 +42,7 @@ struct pull_options {
 bool hub_pull(struct hub *h, const char *name, const struct pull_options *options, char **path,
               slm_error *err);
 
-/* ---- the cache ----------------------------------------------------------------------------- */
+/* ---- the cache ------------------------------------------------------------------- */
 
 /* A model in the cache: one file, or all shards. */
 struct cached_model {

@@ -15,7 +15,7 @@
 /* Folders below a snapshot, and files of a repository that are looked at. */
 enum { DEPTH_MAX = 8, FILES_MAX = 20000 };
 
-/* ---- where things are --------------------------------------------------------------------- */
+/* ---- where things are ------------------------------------------------------------ */
 
 static const char *env(const char *name)
 {
@@ -152,7 +152,7 @@ bool cache_make_folders(const char *path, slm_error *err)
     return ok;
 }
 
-/* ---- links ---------------------------------------------------------------------------------- */
+/* ---- links ----------------------------------------------------------------------- */
 
 bool cache_link(const struct hub *h, const char *repo, const char *commit, const char *path,
                 const char *blob, slm_error *err)
@@ -190,7 +190,7 @@ bool cache_link(const struct hub *h, const char *repo, const char *commit, const
     return ok;
 }
 
-/* ---- what a snapshot has -------------------------------------------------------------------- */
+/* ---- what a snapshot has --------------------------------------------------------- */
 
 struct snapshot {
     struct arena mem;
@@ -361,7 +361,7 @@ bool cache_find(const struct hub *h, const struct model_ref *ref, char **path, s
     return true;
 }
 
-/* ---- the list --------------------------------------------------------------------------------- */
+/* ---- the list -------------------------------------------------------------------- */
 
 static int by_path(const void *a, const void *b)
 {
@@ -447,7 +447,7 @@ bool cache_each(const struct hub *h, cached_fn *fn, void *arg, slm_error *err)
     return ok;
 }
 
-/* ---- removal ------------------------------------------------------------------------------------ */
+/* ---- removal --------------------------------------------------------------------- */
 
 /* The blob that a link of a snapshot leads to: its name, or "" for anything else. */
 static void blob_of(const char *link, char out[80])

@@ -20,7 +20,11 @@
 /* Headers with large vocabularies are 5 to 20 MB.  More is asked for until all is there. */
 static const uint64_t HEADER_MIN = 1 << 20, HEADER_MAX = (uint64_t)256 << 20;
 
-enum { CONTEXT_SHOWN = 4096, BANDWIDTH_BYTES = 256 << 20, COPY_PIECE = 1 << 16 };
+enum { CONTEXT_SHOWN = 4096, COPY_PIECE = 1 << 16 };
+
+/* The speed of memory is measured over as much as a token reads, within these bounds: a small
+ * model stays in the caches, and more than 256 MiB tells nothing new. */
+enum { BANDWIDTH_MIN = 8 << 20, BANDWIDTH_MAX = 256 << 20 };
 
 struct check {
     const struct hub *hub;
@@ -61,7 +65,7 @@ static void remove_copies(struct check *c)
     }
 }
 
-/* ---- copies --------------------------------------------------------------------------------- */
+/* ---- copies ---------------------------------------------------------------------- */
 
 /* Bytes begin .. end - 1 of what is downloaded, to the same place of the copy. */
 static bool copy_bytes(int from, int to, uint64_t begin, uint64_t end)
@@ -110,7 +114,7 @@ static bool grow_copy(struct check *c, size_t i, uint64_t n, slm_error *err)
     return ok;
 }
 
-/* ---- what it takes --------------------------------------------------------------------------- */
+/* ---- what it takes --------------------------------------------------------------- */
 
 /* A whole number of the metadata, or 0. */
 static double number(slm_model *model, const char *arch, const char *name)
@@ -157,8 +161,10 @@ static bool forecast(slm_model *model, int threads, struct verdict *out, slm_err
         !slm_machine_get(&machine, err)) {
         return false;
     }
-    const double rate = slm_bandwidth(BANDWIDTH_BYTES, threads);
     const double bytes = bytes_per_token(model);
+    const double read = bytes < BANDWIDTH_MIN ? BANDWIDTH_MIN
+                      : bytes > BANDWIDTH_MAX ? BANDWIDTH_MAX : bytes;
+    const double rate = slm_bandwidth((size_t)read, threads);
 
     /* All weights, also where some would be streamed. */
     out->need_bytes = f.weights_bytes + f.kv_bytes + f.work_bytes;
@@ -167,7 +173,7 @@ static bool forecast(slm_model *model, int threads, struct verdict *out, slm_err
     return true;
 }
 
-/* ---- the check --------------------------------------------------------------------------------- */
+/* ---- the check ------------------------------------------------------------------- */
 
 /* Whether the first n bytes of every file hold its header: what is not tensor data lies in
  * front of it. */

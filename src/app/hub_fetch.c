@@ -46,7 +46,7 @@ static bool fail_file(slm_error *err, const char *path, const char *what)
     return slm_fail(err, SLM_E_IO, "%.150s: %s: %s", path, what, strerror(errno));
 }
 
-/* ---- the part ----------------------------------------------------------------------------- */
+/* ---- the part -------------------------------------------------------------------- */
 
 /* The lock that other tools take for this file, too. */
 static bool take_lock(struct fetch *f, const char *repo, slm_error *err)
@@ -169,7 +169,7 @@ void fetch_close(struct fetch *f)
     *f = (struct fetch){ .fd = -1, .lock = -1 };
 }
 
-/* ---- the transfer ----------------------------------------------------------------------------- */
+/* ---- the transfer ---------------------------------------------------------------- */
 
 static bool on_begin(void *arg, uint64_t at, uint64_t total, slm_error *err)
 {
@@ -264,7 +264,7 @@ bool fetch_until(struct fetch *f, uint64_t n, slm_error *err)
     return true;
 }
 
-/* ---- the end ------------------------------------------------------------------------------------ */
+/* ---- the end --------------------------------------------------------------------- */
 
 /* What an earlier run left may be at fault, so then everything is downloaded once more. */
 static bool wrong_sum(struct fetch *f, const char *sum, slm_error *err)

@@ -4,6 +4,7 @@
 #include <signal.h>
 
 static volatile sig_atomic_t noted;
+static struct sigaction before_int, before_term;
 
 static void note(int signal_number)
 {
@@ -17,14 +18,14 @@ void interrupt_catch(void)
 
     noted = 0;
     sigemptyset(&a.sa_mask);
-    sigaction(SIGINT, &a, NULL);
-    sigaction(SIGTERM, &a, NULL);
+    sigaction(SIGINT, &a, &before_int);
+    sigaction(SIGTERM, &a, &before_term);
 }
 
 void interrupt_release(void)
 {
-    signal(SIGINT, SIG_DFL);
-    signal(SIGTERM, SIG_DFL);
+    sigaction(SIGINT, &before_int, NULL);
+    sigaction(SIGTERM, &before_term, NULL);
 }
 
 bool interrupted(void)

@@ -6,7 +6,7 @@
 
 /* From now on the first SIGINT or SIGTERM is only noted; a second one ends the program. */
 void interrupt_catch(void);
-/* Back to what a signal does by itself. */
+/* Back to what these signals did before. */
 void interrupt_release(void);
 bool interrupted(void);
 

@@ -35,7 +35,7 @@ void net_add_path(struct buf *url, const char *path)
 #include <openssl/crypto.h>
 #include <openssl/evp.h>
 
-/* ---- the libraries ----------------------------------------------------------------------- */
+/* ---- the libraries --------------------------------------------------------------- */
 
 #define CURL_CALLS(X)                                                                        \
     X(curl_global_init) X(curl_easy_init) X(curl_easy_cleanup) X(curl_easy_reset)            \
@@ -133,7 +133,7 @@ const char *net_libraries(void)
     return lib.text;
 }
 
-/* ---- requests --------------------------------------------------------------------------------- */
+/* ---- requests -------------------------------------------------------------------- */
 
 struct net {
     CURL *curl;
@@ -380,7 +380,7 @@ enum net_fault net_range(struct net *net, const char *url, uint64_t from, uint64
     return perform(net, url, range, sink, err);
 }
 
-/* ---- sums -------------------------------------------------------------------------------------- */
+/* ---- sums ------------------------------------------------------------------------ */
 
 struct digest {
     EVP_MD_CTX *ctx;

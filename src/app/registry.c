@@ -10,7 +10,7 @@
 
 #include "base/error.h"
 
-/* ---- aliases -------------------------------------------------------------------------- */
+/* ---- aliases --------------------------------------------------------------------- */
 
 struct alias {
     const char *name;
@@ -103,7 +103,7 @@ const char *registry_alias_of(const char *repo)
     return NULL;
 }
 
-/* ---- references ------------------------------------------------------------------------- */
+/* ---- references ------------------------------------------------------------------ */
 
 /* A name of the hub: letters, digits, "._-", neither hidden nor with the marks that the
  * cache gives a meaning. */
@@ -121,6 +121,14 @@ static bool is_word(const char *s, size_t n)
         }
     }
     return true;
+}
+
+/* A control character of ASCII, or of the 32 that UTF-8 writes as C2 80 to C2 9F: both would
+ * reach the terminal. */
+static bool is_control(const char *s)
+{
+    const unsigned char a = (unsigned char)s[0], b = (unsigned char)s[1];
+    return a < 0x20 || a == 0x7f || (a == 0xc2 && b >= 0x80 && b < 0xa0);
 }
 
 /* "." or ".." */
@@ -142,7 +150,7 @@ bool registry_path_ok(const char *path)
             return false;
         }
         for (size_t i = 0; i < n; i++) {
-            if ((unsigned char)s[i] < 0x20 || s[i] == 0x7f || s[i] == '\\' || s[i] == ':') {
+            if (is_control(s + i) || s[i] == '\\' || s[i] == ':') {
                 return false;
             }
         }
@@ -233,7 +241,7 @@ bool registry_parse(const char *name, struct model_refs *out, slm_error *err)
                                     "\"slm list --known\" shows the names", name);
 }
 
-/* ---- the choice among files ---------------------------------------------------------------- */
+/* ---- the choice among files ------------------------------------------------------ */
 
 /* What is taken where nothing is asked for: small without much loss first. */
 static const char *const preferred[] = {

@@ -542,7 +542,7 @@ class Attacks(Case):
     def test_paths_of_a_listing(self):
         evil = ["../../../../evil.gguf", "/evil.gguf", "a/../../../evil.gguf", "..\\evil.gguf",
                 "./evil.gguf", "a//evil.gguf", "evil.gguf/..", "a\nb.gguf", "C:evil.gguf",
-                "x" * 300 + ".gguf", "../blobs/evil.gguf"]
+                "x" * 300 + ".gguf", "\x9b2J.gguf", "\x7f.gguf", "../blobs/evil.gguf"]
         self.hub.repos["user/repo-GGUF"] = {p: File(read(SMALL)) for p in evil}
         self.bad("has no GGUF model", "pull", "user/repo-GGUF")
         self.no_model()
