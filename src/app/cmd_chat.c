@@ -25,7 +25,8 @@ struct chat_opts {
 #define AT(field) offsetof(struct chat_opts, field)
 
 static const struct opt opts[] = {
-    { "model", 'm', OPT_STR, AT(model), "MODEL", "the model: a file or a name (qwen3)", 0, 0 },
+    { "model", 'm', OPT_STR, AT(model), "MODEL", "the model: a file or a name (" GEN_MODEL ")", 0,
+      0 },
     { "load", 0, OPT_STR, AT(load), "FILE", "go on with a conversation that /save wrote", 0, 0 },
     { "quiet", 0, OPT_FLAG, AT(quiet), NULL, "no greeting and no notes", 0, 0 },
     { NULL, 0, OPT_FLAG, 0, NULL, NULL, 0, 0 },
@@ -445,7 +446,7 @@ static int cmd_chat(int argc, char **argv)
         return code;
     }
     const int used = !d.o.model && rest.n > 0;
-    d.o.model = d.o.model ? d.o.model : used ? rest.item[0] : "qwen3";
+    d.o.model = d.o.model ? d.o.model : used ? rest.item[0] : GEN_MODEL;
     if (rest.n > used) {
         return args_usage(&verb_chat, "one argument too many: \"%s\"", rest.item[used]);
     }

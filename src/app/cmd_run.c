@@ -30,7 +30,8 @@ struct run_opts {
 #define AT(field) offsetof(struct run_opts, field)
 
 static const struct opt opts[] = {
-    { "model", 'm', OPT_STR, AT(model), "MODEL", "the model: a file or a name (qwen3)", 0, 0 },
+    { "model", 'm', OPT_STR, AT(model), "MODEL", "the model: a file or a name (" GEN_MODEL ")", 0,
+      0 },
     { "prompt", 'p', OPT_STR, AT(prompt), "TEXT", "the prompt; - reads standard input", 0, 0 },
     { "raw", 0, OPT_FLAG, AT(raw), NULL,
       "no chat template: continue the prompt as it is, control tokens included", 0, 0 },
@@ -46,8 +47,7 @@ static const struct opt_group groups[] = {
     { NULL, NULL, 0 },
 };
 
-/* What is run and asked where nothing is said. */
-static const char MODEL[] = "qwen3";
+/* What is asked where nothing is said. */
 static const char PROMPT[] = "Explain in three sentences why the sky is blue.";
 
 static const char more[] =
@@ -120,7 +120,7 @@ static bool read_opts(struct run *r, int argc, char **argv, int *code)
     if (!o->prompt && used < rest.n) {
         o->prompt = rest.item[used++];
     }
-    o->model = o->model ? o->model : MODEL;
+    o->model = o->model ? o->model : GEN_MODEL;
     if (used < rest.n) {
         *code = args_usage(&verb_run, "one argument too many: \"%s\"", rest.item[used]);
         return false;

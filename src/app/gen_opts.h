@@ -12,6 +12,9 @@
 /* Drafts of a step at most, as slm_drafting has it. */
 enum { GEN_DRAFT_MAX = 16 };
 
+/* The model where none is named. */
+#define GEN_MODEL "qwen3"
+
 struct gen_opts {
     /* gen_sampling_opts.  What is not given is NAN or INT_MIN. */
     slm_sampling sampling;
