@@ -76,8 +76,8 @@ int main(int argc, char **argv)
         return help(argc, argv);
     }
     if (is(word, "--version", "-V")) {
-        out_printf("slm %s\nbuilt by %s\ndownloads by %s\n", slm_version(), slm_build(),
-                   net_libraries());
+        out_printf("slm %s\nbuilt by %s\n%s %s\n", slm_version(), slm_build(),
+                   net_available(NULL) ? "downloads by" : "no downloads:", net_libraries());
         return out_finish(0);
     }
     if (strcmp(word, "--describe") == 0 && argc == 3 && describe(verbs, N_VERBS, argv[2])) {

@@ -9,4 +9,4 @@ for verb in run chat info tokenize perplexity quantize pull list rm doctor; do
 done
 "$SLM" --version | sed -n '1s/[0-9][0-9]*/N/gp'
 "$SLM" --version | grep -c 'built by .* for .*, jansson [0-9].*, utf8proc [0-9]'
-"$SLM" --version | grep -c '^downloads by '
+"$SLM" --version | grep -cE '^(downloads by|no downloads:) '
