@@ -132,6 +132,17 @@ struct pull {
     size_t n;
 };
 
+/* Whether an earlier file of the model is the same: its lock would be waited for for ever. */
+static bool is_repeated(const struct pull *p, size_t i)
+{
+    for (size_t k = 0; k < i; k++) {
+        if (strcmp(p->picked[k]->hash, p->picked[i]->hash) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
 static bool open_files(struct pull *p, slm_error *err)
 {
     p->files = mem_zalloc(p->n, sizeof *p->files);
@@ -142,6 +153,10 @@ static bool open_files(struct pull *p, slm_error *err)
     for (size_t i = 0; i < p->n; i++) {
         if (!*p->picked[i]->hash || p->picked[i]->size == 0) {
             return slm_fail(err, SLM_E_FORMAT, "%.120s: the hub's listing has no sum or no size",
+                            p->picked[i]->path);
+        }
+        if (is_repeated(p, i)) {
+            return slm_fail(err, SLM_E_FORMAT, "%.120s: the hub's listing has its content twice",
                             p->picked[i]->path);
         }
         if (!fetch_open(&p->files[i], p->hub, p->net, p->repo, p->list.commit, p->picked[i],

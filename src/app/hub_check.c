@@ -258,7 +258,8 @@ static bool check_copies(struct check *c, slm_engine *engine, struct verdict *ou
             slm_fail(&why, SLM_E_FORMAT, "%.100s: its header is larger than %llu bytes",
                      c->files[0].file->path, (unsigned long long)n);
         }
-        if (!model && (all || n >= HEADER_MAX)) {
+        /* A header that is cut looks malformed, never unsupported. */
+        if (!model && (all || n >= HEADER_MAX || why.code != SLM_E_FORMAT)) {
             if (err) {
                 *err = why;
             }

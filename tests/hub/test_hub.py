@@ -571,6 +571,21 @@ class Attacks(Case):
         self.bad("HF_TOKEN may help", "pull", "user/repo-GGUF")
         self.no_model()
 
+    def test_shards_that_are_the_same(self):
+        f = File(read(SMALL))
+        self.hub.repos["user/repo-GGUF"] = {"m-00001-of-00002.gguf": f, "m-00002-of-00002.gguf": f}
+        self.bad("its content twice", "pull", "user/repo-GGUF")
+        self.no_model()
+
+    def test_sizes_of_a_listing(self):
+        for size in (0, -1, "5", 1 << 62, 1.5):
+            entry = {"rfilename": "m-Q4_0.gguf", "lfs": {"sha256": "a" * 64, "size": size}}
+            self.hub.listings["user/repo-GGUF"] = json.dumps({"sha": COMMIT,
+                                                              "siblings": [entry]}).encode()
+            code, _, err = self.slm("pull", "user/repo-GGUF")
+            self.assertEqual(code, 1, err)
+            self.no_model()
+
     def test_a_link_in_the_place_of_the_part(self):
         f = File(read(SMALL))
         self.hub.repos["user/repo-GGUF"] = {"m-Q4_0.gguf": f}
