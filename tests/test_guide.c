@@ -6,6 +6,7 @@
 
 #include "base/file.h"
 #include "guide/guide.h"
+#include "guide/tools.h"
 #include "tok_make.h"
 
 typedef bool reader(struct grammar *g, const char *text, size_t n, gram_expr *root,
@@ -87,24 +88,27 @@ static bool accepts(struct guide *guide, const char *text)
     return yes;
 }
 
-/* A language, texts of it and texts that are none, each list separated by "|~|". */
+/* Texts separated by "|~|", all of them or none of the language. */
+static void check_texts(struct guide *guide, const char *language, const char *list, bool want)
+{
+    while (list) {
+        const char *next = strstr(list, "|~|");
+        char text[400];
+        snprintf(text, sizeof text, "%.*s", next ? (int)(next - list) : (int)strlen(list), list);
+        if (accepts(guide, text) != want) {
+            print_error("%s should %s %s\n", language, want ? "accept" : "reject", text);
+            fail();
+        }
+        list = next ? next + 3 : NULL;
+    }
+}
+
 static void check_language(reader *read, const char *language, const char *good, const char *bad)
 {
     struct guide *guide = make(read, language);
 
-    for (int want = 1; want >= 0; want--) {
-        const char *list = want ? good : bad;
-        while (list) {
-            const char *next = strstr(list, "|~|");
-            char text[400];
-            snprintf(text, sizeof text, "%.*s", next ? (int)(next - list) : (int)strlen(list), list);
-            if (accepts(guide, text) != want) {
-                print_error("%s should %s %s\n", language, want ? "accept" : "reject", text);
-                fail();
-            }
-            list = next ? next + 3 : NULL;
-        }
-    }
+    check_texts(guide, language, good, true);
+    check_texts(guide, language, bad, false);
     guide_free(guide);
 }
 
@@ -329,6 +333,78 @@ TEST(choices_and_any_object)
     check_refused(guide_choices, "[1]", "choice 0");
     check_refused(guide_choices, "{", "no valid JSON");
     check_language(read_json, "", "{}|~|{\"a\":{\"b\":[1,{}]}}", "[]|~|1|~|{|~|");
+}
+
+/* ---- tool calls ------------------------------------------------------------------------------- */
+
+static const char tools_json[] =
+    "[{\"type\":\"function\",\"function\":{\"name\":\"add\",\"parameters\":{\"type\":\"object\","
+    "\"properties\":{\"a\":{\"type\":\"integer\"},\"s\":{\"type\":\"string\"}},\"required\":[\"a\"]}}},"
+    "{\"name\":\"now\"}]";
+
+static struct guide *make_tools(const char *template, const char *choice, bool parallel,
+                                slm_error *err)
+{
+    const struct tool_form *form = tool_form_find(template, strlen(template));
+    const struct tools_opts o = { choice, parallel };
+    json_t *tools = json_loads(tools_json, 0, NULL);
+    struct grammar g;
+    gram_expr root = GRAM_NONE;
+    struct guide *guide = NULL;
+
+    CHECK(form != NULL);
+    gram_init(&g);
+    if (guide_tools(&g, tokens, form, tools, &o, &root, err)) {
+        guide = guide_new(tokens, &g, root, err);
+    } else {
+        gram_deinit(&g);
+    }
+    json_decref(tools);
+    return guide;
+}
+
+TEST(tool_calls_follow_form_and_schema)
+{
+    static const struct { const char *template, *choice; bool parallel; const char *good, *bad; } cases[] = {
+        { "<tool_call> \"arguments\"", "required", false,
+          "<tool_call>\n{\"name\": \"add\", \"arguments\": {\"a\": 1, \"s\": \"x\"}}\n</tool_call>"
+          "|~|<tool_call>\n{\"name\": \"now\", \"arguments\": {}}\n</tool_call>",
+          "hi|~||~|<tool_call>\n{\"name\": \"sub\", \"arguments\": {}}\n</tool_call>"
+          "|~|<tool_call>\n{\"name\": \"add\", \"arguments\": {}}\n</tool_call>" },
+        { "<tool_call> \"arguments\"", "auto", true,
+          "|~|a < b \xC3\xA4 <tool_cal>|~|so: <tool_call>\n{\"name\":\"now\",\"arguments\":{}}\n</tool_call>\n"
+          "<tool_call>\n{\"name\":\"now\",\"arguments\":{}}\n</tool_call>",
+          "<tool_call>|~|a <<tool_call>|~|<tool_call>\n{}\n</tool_call>" },
+        { "<tool_call> \"arguments\"", "none", true, "|~|text", "a <tool_call>\n{\"name\":\"now\",\"arguments\":{}}\n</tool_call>" },
+        { "<tool_call> \"arguments\"", "now", true, "<tool_call>\n{\"name\":\"now\",\"arguments\":{}}\n</tool_call>",
+          "<tool_call>\n{\"name\":\"add\",\"arguments\":{\"a\":1}}\n</tool_call>" },
+        { "<tool_call> <function=", "required", false,
+          "<tool_call>\n<function=add>\n<parameter=a>\n12\n</parameter>\n<parameter=s>\nx\ny</parameter\n</parameter>\n</function>\n</tool_call>"
+          "|~|<tool_call>\n<function=now>\n</function>\n</tool_call>",
+          "<tool_call>\n<function=add>\n<parameter=a>\nx\n</parameter>\n</function>\n</tool_call>"
+          "|~|<tool_call>\n<function=add>\n</function>\n</tool_call>" },
+        { "[TOOL_CALLS] [ARGS]", "required", true, "[TOOL_CALLS]add[ARGS]{\"a\":1}[TOOL_CALLS]now[ARGS]{}", "[TOOL_CALLS]add[ARGS]{}" },
+        { "[TOOL_CALLS] [CALL_ID]", "required", true, "[TOOL_CALLS]now[CALL_ID]abcDEF123[ARGS]{}", "[TOOL_CALLS]now[ARGS]{}" },
+        { "[TOOL_CALLS]", "required", true, "[TOOL_CALLS][{\"name\": \"now\", \"arguments\": {}}, {\"name\": \"now\", \"arguments\": {}}]",
+          "[TOOL_CALLS][]" },
+        { "<|tool|>", "required", false, "<|tool_call|>[{\"name\":\"now\",\"arguments\":{}}]<|/tool_call|>", "[]" },
+        { "<|start_header_id|> \"parameters\": ", "auto", true, "{\"name\": \"add\", \"parameters\": {\"a\": -1}}|~|Hello {}",
+          "{\"a\": 1}|~|{\"name\": \"add\", \"parameters\": {}}" },
+    };
+
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        slm_error err = {0};
+        struct guide *guide = make_tools(cases[i].template, cases[i].choice, cases[i].parallel, &err);
+        CHECK_STR(err.msg, "");
+        check_texts(guide, cases[i].template, cases[i].good, true);
+        check_texts(guide, cases[i].template, cases[i].bad, false);
+        guide_free(guide);
+    }
+    slm_error err = {0};
+    CHECK(make_tools("<|tool_call>call:", "auto", true, &err) == NULL);
+    CHECK(strstr(err.msg, "gemma4") != NULL);
+    CHECK(make_tools("[TOOL_CALLS]", "sub", true, &err) == NULL);
+    CHECK(strstr(err.msg, "\"sub\"") != NULL);
 }
 
 /* ---- hostile input ---------------------------------------------------------------------------- */
@@ -600,7 +676,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         T(schema_keywords_accept_and_reject), T(schema_refuses_with_a_pointer),
         T(regular_expressions_match_the_whole_answer), T(grammars_are_read),
-        T(choices_and_any_object), T(hostile_languages_end), T(exponential_languages_end),
+        T(choices_and_any_object), T(tool_calls_follow_form_and_schema), T(hostile_languages_end), T(exponential_languages_end),
         T(masks_are_exact_and_walks_are_valid), T(matcher_follows_any_history),
         T(complete_answers_only_end), T(failed_allocations_are_errors),
     };

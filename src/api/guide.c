@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "api/api.h"
+#include "guide/tools.h"
 
 /* Longest schema, grammar or expression in bytes. */
 static const size_t TEXT_MAX = (size_t)4 << 20;
@@ -78,6 +79,66 @@ slm_guide *slm_guide_new(slm_model *model, slm_guide_kind kind, const char *text
     } else {
         gram_deinit(&g);
     }
+    fpenv_leave(fp);
+    return guide;
+}
+
+/* The form of calls that the model's template teaches. */
+static const struct tool_form *form_of(const slm_model *model, slm_error *err)
+{
+    size_t n = 0;
+    const char *template = model->chat ? chat_template(model->chat, &n) : NULL;
+    const struct tool_form *form = template ? tool_form_find(template, n) : NULL;
+
+    if (!form) {
+        slm_fail(err, SLM_E_UNSUPPORTED, "the model's template shows no form of tool calls that is "
+                 "known");
+    }
+    return form;
+}
+
+static slm_guide *tools_guide(slm_model *model, const char *tools, const struct tools_opts *o,
+                              slm_error *err)
+{
+    const struct tool_form *form = form_of(model, err);
+    const struct guide_vocab *t = form ? tokens_of(model, err) : NULL;
+    json_error_t why;
+    struct grammar g;
+    gram_expr root = GRAM_NONE;
+    slm_guide *guide = NULL;
+
+    if (!t) {
+        return NULL;
+    }
+    json_t *list = json_loads(tools, 0, &why);
+    if (!list) {
+        slm_fail(err, SLM_E_FORMAT, "the tools are no valid JSON: %s", why.text);
+        return NULL;
+    }
+    gram_init(&g);
+    if (guide_tools(&g, t, form, list, o, &root, err)) {
+        guide = make_guide(model, t, &g, root, err);
+    } else {
+        gram_deinit(&g);
+    }
+    json_decref(list);
+    return guide;
+}
+
+slm_guide *slm_guide_tools(slm_model *model, const char *tools, const char *choice, bool parallel,
+                           slm_error *err)
+{
+    static const char call[] = "slm_guide_tools";
+    const struct tools_opts o = { choice, parallel };
+
+    if (!api_arg(model != NULL, call, "model is NULL", err) ||
+        !api_arg(model->vocab != NULL, call, "the model was opened for its metadata only", err) ||
+        !api_arg(tools != NULL && choice != NULL, call, "tools or choice is NULL", err) ||
+        !api_arg(strlen(tools) <= TEXT_MAX, call, "tools are longer than 4 MiB", err)) {
+        return NULL;
+    }
+    const uint64_t fp = fpenv_enter();
+    slm_guide *guide = tools_guide(model, tools, &o, err);
     fpenv_leave(fp);
     return guide;
 }
