@@ -75,7 +75,12 @@ static void ask(struct desk *d, const char *text, int again)
 {
     slm_error err = {0};
 
-    if (!chat_ask(&d->chat, text, again, &err)) {
+    const bool ok = chat_ask(&d->chat, text, again, &err);
+    if (!out_flush()) {
+        d->leave = true;  /* nobody reads any more; out_finish says what that means */
+        return;
+    }
+    if (!ok) {
         complain(d, &err);
         return;
     }

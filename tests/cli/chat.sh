@@ -56,3 +56,8 @@ done
 kill -INT $pid
 wait $pid
 echo "-> $?"
+
+# A reader that goes away is no error.
+printf '%s\n' one two three | "$SLM" chat $M --template t.jinja -n 200 -t 1 | head -c 1 >out
+printf '%s\n' one two | "$SLM" chat $M --template t.jinja -n 5 >/dev/full
+echo "-> $?"
