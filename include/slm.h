@@ -487,7 +487,7 @@ typedef struct slm_batch_params {
     uint64_t cache_bytes;  /* keys, values and states of all requests and of prompts kept for later
                             * ones: a hard bound, at least one request of full context; 0: enough
                             * for `parallel` requests within a quarter of the free memory */
-    slm_drafting draft;
+    slm_drafting draft;    /* where few answers are computed; SLM_DRAFT_MODEL is not supported */
 } slm_batch_params;
 
 SLM_API slm_batch *slm_batch_new(slm_model *model, const slm_batch_params *params, slm_error *err);

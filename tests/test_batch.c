@@ -413,6 +413,47 @@ TEST(a_prompt_at_work_is_not_computed_twice)
     slm_batch_free(b);
 }
 
+/* ---- guides -------------------------------------------------------------------------------- */
+
+/* Guided requests say what the guide allows, and those beside them what they say alone. */
+TEST(guides_hold_in_company_and_with_drafts)
+{
+    static struct client c[4];
+    static const char choices[] = "[\"abab\", \"cabbage\", \"dada\"]";
+    slm_model *m = fx.models[0];
+    slm_error err = {0};
+    slm_guide *guide = slm_guide_new(m, SLM_GUIDE_CHOICES, choices, sizeof choices - 1, &err);
+
+    CHECK(guide != NULL);
+    for (int kind = SLM_DRAFT_OFF; kind <= SLM_DRAFT_NGRAM; kind++) {
+        slm_batch *b = make(m, (slm_batch_params){
+            .parallel = 4, .draft = { .kind = (slm_draft_kind)kind, .max = 3 },
+        });
+        for (uint64_t i = 0; i < 4; i++) {
+            client_init(&c[i], m, i + 1, 30, 0);
+            c[i].request.guide = i % 2 ? guide : NULL;
+            c[i].request.ignore_end = i % 2 == 0;
+            submit(b, &c[i]);
+        }
+        drain(b);
+        for (int i = 0; i < 4; i += 2) {
+            check_alone(m, &c[i], SLM_KV_F16);
+        }
+        for (int i = 1; i < 4; i += 2) {
+            size_t n;
+            char *text = slm_detokenize(m, c[i].out, (size_t)c[i].n_out, false, &n, NULL);
+            CHECK_EQ(c[i].finish, SLM_FINISH_END);
+            CHECK(n > 0 && strstr(choices, text) != NULL);
+            slm_free(text);
+        }
+        c[1].request.ignore_end = true;
+        CHECK(!slm_batch_submit(b, &c[1].request, NULL, &err));
+        CHECK(strstr(err.msg, "ignore_end") != NULL);
+        slm_batch_free(b);
+    }
+    slm_guide_free(guide);
+}
+
 /* ---- ends ----------------------------------------------------------------------------------- */
 
 TEST(every_end_is_told_once)
@@ -823,7 +864,8 @@ int main(void)
         T(company_and_order_never_show), T(short_of_pages_nothing_changes),
         T(drafts_change_nothing), T(a_prompt_is_found_again),
         T(a_prompt_at_work_is_not_computed_twice),
-        T(every_end_is_told_once), T(a_token_that_ends_the_answer_comes_with_the_end),
+        T(guides_hold_in_company_and_with_drafts), T(every_end_is_told_once),
+        T(a_token_that_ends_the_answer_comes_with_the_end),
         T(events_may_submit_and_cancel), T(nan_ends_its_own_request_only),
         T(wrong_requests_are_refused_by_name), T(a_full_queue_is_busy),
         T(wrong_batches_are_refused_by_name), T(a_long_prompt_holds_nobody_up),

@@ -24,6 +24,9 @@ enum { CHUNK_BUSY = 64 };
 
 /* And while none goes on; less where the scratch memory would be more than so much. */
 enum { CHUNK_MAX = 512, CHUNK_MIN = 64 };
+
+/* More than anybody can want; a limit against typing errors. */
+enum { CHUNK_LIMIT = 1 << 16 };
 static const size_t WORK_BYTES_MAX = (size_t)48 << 20;
 
 /* Texts often part from a prompt kept earlier within its last tokens, which open the answer. */
@@ -119,7 +122,7 @@ static int rows_max(const struct batch_params *p, int chunk_max)
 
 static int choose_chunk_max(const struct model *m, const struct batch_params *p)
 {
-    int chunk = p->chunk > 0 ? p->chunk : CHUNK_MAX;
+    int chunk = p->chunk > 0 ? min_int(p->chunk, CHUNK_LIMIT) : CHUNK_MAX;
 
     while (p->chunk <= 0 && chunk > CHUNK_MIN &&
            work_bytes(m, rows_max(p, chunk), want_max(p), p->context) > WORK_BYTES_MAX) {
@@ -130,8 +133,10 @@ static int choose_chunk_max(const struct model *m, const struct batch_params *p)
 
 static struct seats_params seats_params(const struct model *m, const struct batch_params *p)
 {
+    const int chunk = choose_chunk_max(m, p);
+
     return (struct seats_params){ .n = p->parallel, .context = p->context,
-                                  .chunk = choose_chunk_max(m, p), .kv = p->kv,
+                                  .chunk = chunk > SPEC_MAX ? chunk : SPEC_MAX + 1, .kv = p->kv,
                                   .bytes_max = p->cache_bytes };
 }
 
@@ -148,7 +153,7 @@ struct batch_cost batch_cost(const struct model *m, const struct batch_params *p
     const struct seats_range range = seats_range(m, &sp);
     struct batch_cost cost = { range.least, range.most, SIZE_MAX };
     const struct drafts_params dp = drafts_params(m, p);
-    size_t work = work_bytes(m, rows_max(p, sp.chunk), want_max(p), p->context), logits;
+    size_t work = work_bytes(m, dp.rows_max, want_max(p), p->context), logits;
 
     if (p->cache_bytes < range.least) {
         return cost;
@@ -178,7 +183,7 @@ struct batch *batch_new(struct model *m, const struct batch_params *p, slm_error
     b->p = *p;
     b->n_vocab = model_shape(m)->n_vocab;
     b->chunk_max = choose_chunk_max(m, p);
-    b->p.chunk = p->chunk > 0 ? p->chunk : min_int(CHUNK_BUSY, b->chunk_max);
+    b->p.chunk = min_int(p->chunk > 0 ? p->chunk : CHUNK_BUSY, b->chunk_max);
     b->request_max = p->parallel + p->queue;
 
     const size_t rows = (size_t)rows_max(p, b->chunk_max), want = (size_t)want_max(p);
@@ -660,6 +665,18 @@ static void draft(struct batch *b)
     }
 }
 
+/* The bound is such that one request alone has room, so this is a mistake of ours; it costs the
+ * request and not the program. */
+static void end_without_room(struct request *r)
+{
+    slm_error err;
+
+    slm_fail(&err, SLM_E_INTERNAL, "a request of %d tokens alone has no room in the cache",
+             r->n_tok);
+    end_request(r, SLM_FINISH_ERROR, &err);
+    r->n_step = 0;
+}
+
 /* Gets pages for the step, the oldest request first.  Where they are short the youngest ones have
  * to go back to the queue; the oldest one always finds enough. */
 static void get_pages(struct batch *b)
@@ -667,6 +684,10 @@ static void get_pages(struct batch *b)
     for (int i = 0; i < b->n_running; i++) {
         struct request *r = b->running[i];
         while (r->seat && !seats_ensure(b->seats, r->seat, r->n_done, r->n_done + r->n_step)) {
+            if (b->n_running == 1) {
+                end_without_room(r);
+                break;
+            }
             preempt_youngest(b);
         }
     }

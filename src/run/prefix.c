@@ -399,8 +399,9 @@ void prefix_keep(struct prefix *p, struct kv_seq *s, const int32_t *ids, int n,
                  float *const *states, struct prefix_mark *mark)
 {
     struct prefix_node *at = &p->root, *whole = NULL;
+    int pos = 0;
 
-    for (int pos = 0; pos < n; pos += KV_PAGE) {
+    for (; pos < n; pos += KV_PAGE) {
         const int n_page = min_int(KV_PAGE, n - pos);
         int same;
         struct prefix_node *child = best_child(at, ids + pos, n_page, &same);
@@ -416,7 +417,7 @@ void prefix_keep(struct prefix *p, struct kv_seq *s, const int32_t *ids, int n,
         whole = n_page == KV_PAGE ? at : whole;
     }
     touch(p, at);
-    if (states && whole && at == whole && n % KV_PAGE == 0) {
+    if (states && whole && pos == n) {
         save_states(p, whole, states);
     }
     set_mark(mark, whole);
