@@ -48,7 +48,7 @@ static bool break_token(const char *path, int token)
 
 static slm_model *make_model(const char *name, uint32_t type, int broken_token)
 {
-    const struct tiny_shape shape = TINY_SHAPE;
+    struct tiny_shape shape = TINY_SHAPE;
     const slm_model_params params = { .pack = SLM_PACK_WAIT };
     char path[] = "/tmp/slm-batch-XXXXXX";
     const int fd = mkstemp(path);
@@ -56,6 +56,9 @@ static slm_model *make_model(const char *name, uint32_t type, int broken_token)
 
     if (fd >= 0) {
         close(fd);
+    }
+    if (strcmp(name, "gemma3") == 0) {
+        shape.layers = 6;  /* every sixth one sees all keys */
     }
     slm_model *m = fd >= 0 && tiny_model_write(path, arch_find(name, strlen(name)),
                                                quant_type(type), &shape, &err) &&
