@@ -140,6 +140,6 @@ bool model_draft(struct model *m, struct work *w, const struct step_in *in, cons
     const struct head head = { d->head_norm, d->head.rows ? &d->head : &m->top.output,
                                d->head.rows ? NULL : m->top.output_bias };
     const bool ok = step_finish(&st, x, &head, logits, err);
-    residency_start(m->residency);
+    residency_step_done(m->residency);
     return ok;
 }

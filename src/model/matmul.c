@@ -129,16 +129,22 @@ static void product_task(void *arg, int task, int worker)
     const int n = begin + s->chunk < part->n_rows ? s->chunk : part->n_rows - begin;
     const int row0 = part->row0 + begin, row1 = row0 + n;
     const uint8_t *rows = part->rows + (size_t)begin * w->row_bytes;
-    const uint8_t *panels = atomic_load_explicit(&w->panels, memory_order_acquire);
+    const int n_packed = atomic_load_explicit(&w->n_packed, memory_order_acquire);
 
     if (w->type->act == ACT_F32) {
         k->fmm[w->type->id](rows, w->n_in, n, s->x, s->ldx, s->n_tok, p->y + row0, p->ldy);
     } else if (!k->panels) {
         run_mm(s, p, rows, row0, n);
-    } else if (panels) {
-        run_mm(s, p, panels + (size_t)row0 * w->row_bytes, row0, n);
     } else {
-        run_unpacked(s, p, rows, row0, row1, work_worker(s->st->work, worker));
+        const int packed_end = n_packed < row1 ? n_packed : row1;
+        const int rest = packed_end > row0 ? packed_end : row0;  /* the first row without a panel */
+        if (row0 < packed_end) {
+            run_mm(s, p, w->panels + (size_t)row0 * w->row_bytes, row0, packed_end - row0);
+        }
+        if (rest < row1) {
+            run_unpacked(s, p, rows + (size_t)(rest - row0) * w->row_bytes, rest, row1,
+                         work_worker(s->st->work, worker));
+        }
     }
     if (w->scale != 0) {
         for (int t = 0; t < s->n_tok; t++) {

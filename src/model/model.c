@@ -497,6 +497,6 @@ bool model_step(struct model *m, struct work *w, const struct step_in *in, float
         m->arch->end(&st, x);
     }
     const bool ok = step_finish(&st, x, &head, logits, err);
-    residency_start(m->residency);
+    residency_step_done(m->residency);
     return ok;
 }

@@ -24,6 +24,9 @@
 /* Packed between two looks at the stop flag and given back together. */
 enum { SLICE_BYTES = 4 << 20 };
 
+/* What a page fault may map in front of its page. */
+enum { AROUND_BYTES = 64 << 10 };
+
 /* Left free of packing for everything else. */
 enum { MARGIN_BYTES = 256 << 20 };
 
@@ -62,7 +65,8 @@ struct residency {
     size_t panels_bytes;
     bool background, started;
     pthread_t thread;
-    atomic_bool stop;
+    atomic_bool stop, packed;
+    bool released;            /* all that is packed */
 
     /* Streaming. */
     struct reader **readers;  /* of the shards */
@@ -80,27 +84,37 @@ static size_t panel_bytes(const struct weight *w)
     return align_up(groups * PANEL_ROWS * w->row_bytes, 64);
 }
 
-/* False when stopped. */
+/* Gives back the mapped pages of n bytes of rows from byte `begin` on, and with them some before:
+ * a step that reads the next rows maps the pages around them again. */
+static void release_rows(struct residency *r, const struct weight *w, size_t begin, size_t n)
+{
+    const size_t before = begin < AROUND_BYTES ? begin : AROUND_BYTES;
+    const size_t at = (size_t)(w->rows - w->tensor->data) + begin - before;
+
+    gguf_release(r->m->gguf, w->tensor, at, n + before);
+}
+
+/* False when stopped.  Steps use the panels as they come, so that pages once given back are not
+ * read again. */
 static bool pack_weight(struct residency *r, struct weight *w, uint8_t *panels)
 {
     size_t since = 0;  /* packed since the last release */
 
+    w->panels = panels;
     for (int row = 0; row < w->n_out; row += PANEL_ROWS) {
         const int n = w->n_out - row < PANEL_ROWS ? w->n_out - row : PANEL_ROWS;
-        const uint8_t *rows = w->rows + (size_t)row * w->row_bytes;
-        r->m->k->pack(w->type, rows, w->row_bytes, w->n_in, n,
-                      panels + (size_t)row * w->row_bytes);
+        const size_t at = (size_t)row * w->row_bytes;
+        r->m->k->pack(w->type, w->rows + at, w->row_bytes, w->n_in, n, panels + at);
         since += (size_t)n * w->row_bytes;
         if (since >= SLICE_BYTES || row + PANEL_ROWS >= w->n_out) {
             if (atomic_load_explicit(&r->stop, memory_order_relaxed)) {
                 return false;
             }
-            const size_t done = (size_t)(rows - w->tensor->data) + (size_t)n * w->row_bytes;
-            gguf_release(r->m->gguf, w->tensor, done - since, since);
+            atomic_store_explicit(&w->n_packed, row + n, memory_order_release);
+            release_rows(r, w, at + (size_t)n * w->row_bytes - since, since);
             since = 0;
         }
     }
-    atomic_store_explicit(&w->panels, panels, memory_order_release);
     return true;
 }
 
@@ -113,6 +127,15 @@ static void pack_all(struct residency *r)
             return;
         }
         panels += panel_bytes(r->weights[i]);
+    }
+    atomic_store_explicit(&r->packed, true, memory_order_release);
+}
+
+/* Steps that ran meanwhile may have mapped pages of what they had begun to read. */
+static void release_packed(struct residency *r)
+{
+    for (size_t i = 0; i < r->n_weights; i++) {
+        release_rows(r, r->weights[i], 0, weight_bytes(r->weights[i]));
     }
 }
 
@@ -488,7 +511,8 @@ static bool pin(struct residency *r, const struct items *all, struct item *it, s
     }
     w->n_pieces = 0;
     if (panels) {
-        atomic_store_explicit(&w->panels, it->copy, memory_order_release);
+        w->panels = it->copy;
+        atomic_store_explicit(&w->n_packed, w->n_out, memory_order_release);
     } else {
         w->rows = it->copy;
     }
@@ -613,8 +637,12 @@ fail:
     return NULL;
 }
 
-void residency_start(struct residency *r)
+void residency_step_done(struct residency *r)
 {
+    if (!r->released && atomic_load_explicit(&r->packed, memory_order_acquire)) {
+        r->released = true;
+        release_packed(r);
+    }
     if (r->background && !r->started && r->n_weights > 0) {
         r->started = pthread_create(&r->thread, NULL, background, r) == 0;
         r->background = r->started;  /* without a thread the weights stay as they are */

@@ -15,9 +15,9 @@ struct stream;
 /* NULL with *err when memory for it is out; a tier without panels packs nothing. */
 struct residency *residency_new(struct model *m, const struct model_place *place, slm_error *err);
 
-/* Starts packing in the background, the first time; called after the first step, so that
- * packing does not delay it. */
-void residency_start(struct residency *r);
+/* Called after every step.  The first time it starts packing in the background, which so does not
+ * delay the first step; when all is packed it gives back what steps have mapped meanwhile. */
+void residency_step_done(struct residency *r);
 
 /* Stops and frees the panels; no step may run any more. */
 void residency_free(struct residency *r);

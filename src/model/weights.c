@@ -276,7 +276,8 @@ void weight_slice(struct weight *out, const struct weight *w, int row0, int n)
     out->rows = w->rows + (size_t)row0 * w->row_bytes;
     out->row_bytes = w->row_bytes;
     out->scale = w->scale;
-    atomic_init(&out->panels, NULL);
+    out->panels = NULL;
+    atomic_init(&out->n_packed, 0);
 }
 
 void weight_row(const struct weight *w, int row, float *out)

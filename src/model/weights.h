@@ -21,7 +21,8 @@ struct weight {
     const uint8_t *rows;      /* as in the file; NULL where the tensor is absent */
     size_t row_bytes;
     float scale;              /* of the product; 0: none */
-    _Atomic(const uint8_t *) panels;  /* packed copy, or NULL so far */
+    const uint8_t *panels;    /* packed copy of the first n_packed rows; a multiple of PANEL_ROWS */
+    _Atomic int n_packed;     /* of them, or all */
 
     /* Where the rows are not in memory: what they are read through, and for products the pieces
      * of the model's stream, each of piece_rows rows but the last.  The mapping at `rows` is
