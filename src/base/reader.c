@@ -165,3 +165,8 @@ const uint8_t *reader_read(struct reader *r, uint64_t offset, size_t n, void *ro
     }
     return (const uint8_t *)room + skip;
 }
+
+void reader_drop_cache(struct reader *r)
+{
+    posix_fadvise(r->buffered, 0, 0, POSIX_FADV_DONTNEED);
+}

@@ -32,6 +32,9 @@ static inline size_t reader_room(size_t n)
 const uint8_t *reader_read(struct reader *r, uint64_t offset, size_t n, void *room,
                            slm_error *err);
 
+/* Drops what the page cache holds of the file and nobody has mapped. */
+void reader_drop_cache(struct reader *r);
+
 /* For tests: every read gives at most `bytes` at a time (0: as many as asked for), direct reads
  * are refused, and the n-th read from now fails, once (0: never).  Process-wide. */
 struct reader_faults {

@@ -562,10 +562,13 @@ static bool stream_weights(struct residency *r, struct items *all, int slots, si
             return false;
         }
     }
-    /* Reading the header and the vectors has mapped pages of matrices with them. */
+    /* Reading the header and the vectors has mapped pages of matrices, and cached more of them. */
     for (size_t i = 0; i < gguf_n_tensors(m->gguf); i++) {
         const struct gguf_tensor *t = gguf_tensor_at(m->gguf, i);
         gguf_release(m->gguf, t, 0, t->bytes);
+    }
+    for (int i = 0; i < gguf_n_shards(m->gguf); i++) {
+        reader_drop_cache(r->readers[i]);
     }
     return set_order(r, all, false, err);
 }
