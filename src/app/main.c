@@ -10,8 +10,8 @@
 #include "app/verbs.h"
 
 static const struct verb *const verbs[] = {
-    &verb_run, &verb_chat, &verb_info, &verb_tokenize, &verb_perplexity, &verb_quantize,
-    &verb_pull, &verb_list, &verb_rm, &verb_doctor,
+    &verb_run, &verb_chat, &verb_serve, &verb_info, &verb_tokenize, &verb_perplexity,
+    &verb_quantize, &verb_pull, &verb_list, &verb_rm, &verb_doctor,
 };
 
 enum { N_VERBS = sizeof verbs / sizeof verbs[0] };

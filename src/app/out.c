@@ -10,6 +10,7 @@
 
 #include "base/buf.h"
 #include "base/utf8.h"
+#include "server/json_text.h"
 
 static struct {
     int error;          /* errno of the first failed write */
@@ -115,25 +116,7 @@ void out_json(json_t *value, bool indent)
 
 json_t *out_json_text(const char *s, size_t n)
 {
-    struct buf b;
-    json_t *text = NULL;
-
-    buf_init(&b, 0);
-    for (size_t i = 0; i < n;) {
-        uint32_t cp;
-        const int len = utf8_decode(s + i, n - i, &cp);
-        if (len > 0) {
-            buf_add(&b, s + i, (size_t)len);
-        } else {
-            buf_puts(&b, "\xEF\xBF\xBD");
-        }
-        i += (size_t)(len ? len : 1);
-    }
-    if (!b.failed) {
-        text = json_stringn(buf_str(&b), b.len);
-    }
-    buf_deinit(&b);
-    return text;
+    return json_text(s, n);
 }
 
 /* ---- standard error ------------------------------------------------------------------ */

@@ -4,7 +4,16 @@
 
 #include "app/args.h"
 
-extern const struct verb verb_run, verb_chat, verb_info, verb_tokenize, verb_perplexity,
-    verb_quantize, verb_pull, verb_list, verb_rm, verb_doctor;
+extern const struct verb verb_run;
+extern const struct verb verb_chat;
+extern const struct verb verb_serve;
+extern const struct verb verb_info;
+extern const struct verb verb_tokenize;
+extern const struct verb verb_perplexity;
+extern const struct verb verb_quantize;
+extern const struct verb verb_pull;
+extern const struct verb verb_list;
+extern const struct verb verb_rm;
+extern const struct verb verb_doctor;
 
 #endif
