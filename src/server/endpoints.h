@@ -6,6 +6,8 @@
 
 void ep_chat(struct http *h);
 void ep_completions(struct http *h);
+void ep_responses(struct http *h);
+void ep_messages(struct http *h);
 void ep_embeddings(struct http *h);
 void ep_models(struct http *h);
 void ep_health(struct http *h);

@@ -361,6 +361,25 @@ static void fail_choice(struct gen *g, const slm_error *err)
     }
 }
 
+/* Which stop text ended a choice: the one that occurs first. */
+static const char *stop_text(const struct gen_choice *c)
+{
+    const struct request *r = &c->gen->r;
+    const char *raw = buf_str(&c->raw), *best = NULL, *at = NULL;
+
+    if (r->n_stops == 1) {
+        return r->stops[0];
+    }
+    for (size_t i = 0; i < r->n_stops; i++) {
+        const char *found = strstr(raw, r->stops[i]);
+        if (found && (!at || found < at)) {
+            at = found;
+            best = r->stops[i];
+        }
+    }
+    return best;
+}
+
 static void on_token(struct gen *g, struct gen_choice *c, const struct job_event *ev)
 {
     const char *text;
@@ -385,9 +404,14 @@ static void on_token(struct gen *g, struct gen_choice *c, const struct job_event
         fail_choice(g, &err);
         stopped = true;
     }
+    if (g->r.n_stops > 1) {
+        const char *piece = slm_piece(g->r.model, ev->id, true, &n);
+        buf_add(&c->raw, piece, n);
+    }
     if (stopped) {
         c->stopped = true;
         c->finish = "stop";
+        c->stop = stop_text(c);
         engine_cancel(g->engine, &c->job);
     }
 }
@@ -530,6 +554,7 @@ static bool start(struct gen *g)
         c->index = g->n_choices;
         buf_init(&c->content, 0);
         buf_init(&c->reasoning, 0);
+        buf_init(&c->raw, 0);
         if (!open_choice(g, c)) {
             g->n_choices++;
             return false;
@@ -559,6 +584,7 @@ static void gen_free(struct gen *g)
         json_decref(c->logprobs);
         buf_deinit(&c->content);
         buf_deinit(&c->reasoning);
+        buf_deinit(&c->raw);
         for (int j = 0; j < c->n_calls; j++) {
             buf_deinit(&c->calls[j].name);
             buf_deinit(&c->calls[j].arguments);
@@ -637,6 +663,10 @@ static void next_events(void *arg, struct buf *out)
     struct gen *g = arg;
 
     g->out = out;
+    if (!g->began && g->interface->begin) {
+        g->interface->begin(g, out);
+    }
+    g->began = true;
     while (out->len == 0 && !g->done) {
         take_events(g);
         if (g->fault.status) {

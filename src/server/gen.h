@@ -32,9 +32,12 @@ struct gen_choice {
     const char *stop;         /* the stop text that ended it, or NULL */
     bool stopped, ended;      /* by a stop text; by the engine */
     size_t n_prompt, n_cached, n_out, n_reasoning;
+    struct buf raw;           /* text of the tokens, where it must be known which stop text came */
     bool began;               /* accepted; then for the interface's use while streaming */
-    int block;                /* the same: index of the open block, type of its part */
-    slm_part block_part;
+    bool open;                /* the same, for interfaces whose streams have blocks: one is open, */
+    slm_part open_part;       /* of this kind */
+    int open_call;            /* and of this call */
+    int n_blocks;             /* opened so far; the open one is the last */
 };
 
 struct gen_interface {
@@ -43,7 +46,7 @@ struct gen_interface {
     /* ---- whole ---- */
     json_t *(*whole)(struct gen *g);
     /* ---- streamed: each appends events to out ---- */
-    void (*begin)(struct gen *g, struct buf *out);
+    void (*begin)(struct gen *g, struct buf *out);  /* or NULL */
     void (*part)(struct gen *g, struct gen_choice *c, slm_part part, int call, const char *text,
                  size_t n, struct buf *out);
     void (*end_choice)(struct gen *g, struct gen_choice *c, struct buf *out);
@@ -70,7 +73,8 @@ struct gen {
     int n_prompts;
     char *prompt_text;        /* of a chat, as rendered */
     struct buf *out;          /* of the stream, during a call of next */
-    bool streaming, done;
+    bool streaming, began, done;
+    int n_events;             /* for interfaces that number them */
     struct fault fault;       /* of a choice */
 };
 

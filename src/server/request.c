@@ -367,7 +367,6 @@ bool read_messages(struct reader *rd, const struct field *f, json_t *v)
     if (!json_is_array(v) || json_array_size(v) == 0) {
         return wrong_type(rd, f, "an array of at least one message");
     }
-    rd->r->owned = json_array();
     json_array_foreach(v, i, message) {
         char where[40];
         snprintf(where, sizeof where, "messages[%zu]", i);
@@ -379,7 +378,6 @@ bool read_messages(struct reader *rd, const struct field *f, json_t *v)
             return fault_set(rd->fault, 503, NULL, "not enough memory for the request");
         }
     }
-    rd->r->messages = rd->r->owned;
     return true;
 }
 
@@ -467,8 +465,8 @@ bool request_read(struct request *r, struct engine *e, json_t *body, const struc
     json_t *value;
 
     *r = (struct request){ .body = body, .n = 1, .tool_choice = "auto", .parallel_tools = true,
-                           .variables = json_object() };
-    if (!r->variables) {
+                           .variables = json_object(), .owned = json_array() };
+    if (!r->variables || !r->owned) {
         return fault_set(fault, 503, NULL, "not enough memory for the request");
     }
     if (!find_model(r, e, fault)) {
@@ -488,6 +486,7 @@ bool request_read(struct request *r, struct engine *e, json_t *body, const struc
             return false;
         }
     }
+    r->messages = json_array_size(r->owned) > 0 ? r->owned : NULL;
     if (r->has_stream_options && !r->stream) {
         return fault_set(fault, 400, "stream_options", "stream_options needs stream: true");
     }
@@ -502,6 +501,7 @@ void request_deinit(struct request *r)
     mem_free(r->bias);
     json_decref(r->variables);
     json_decref(r->owned);
+    json_decref(r->owned_tools);
     json_decref(r->body);
     memset(r, 0, sizeof *r);
 }

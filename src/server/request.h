@@ -22,12 +22,13 @@ struct request {
     size_t n_stops;
     bool logprobs;
     int n_top;                 /* alternatives per token, with logprobs */
-    json_t *messages;          /* array, borrowed from body or owned through `owned` */
+    json_t *messages;          /* array of at least one, or NULL; borrowed */
     json_t *tools;             /* array or NULL */
     const char *tool_choice;   /* "auto", "none", "required" or a name */
     bool parallel_tools;
     json_t *variables;         /* of the template; owned */
-    json_t *owned;             /* what an interface made itself */
+    json_t *owned;             /* messages as the interfaces' readers make them */
+    json_t *owned_tools;       /* the same for tools, or NULL */
     bool any_object;           /* response_format json_object */
     json_t *schema;            /* of the answer, or NULL */
     json_t *prompt;            /* of a completion */

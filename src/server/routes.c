@@ -6,6 +6,8 @@
 const struct route routes[] = {
     { "POST", "/v1/chat/completions", ep_chat, false, DIALECT_OPENAI },
     { "POST", "/v1/completions", ep_completions, false, DIALECT_OPENAI },
+    { "POST", "/v1/responses", ep_responses, false, DIALECT_OPENAI },
+    { "POST", "/v1/messages", ep_messages, false, DIALECT_ANTHROPIC },
     { "POST", "/v1/embeddings", ep_embeddings, false, DIALECT_OPENAI },
     { "GET", "/v1/models", ep_models, false, DIALECT_OPENAI },
     { "GET", "/health", ep_health, true, DIALECT_OPENAI },
