@@ -9,6 +9,7 @@ void ep_completions(struct http *h);
 void ep_responses(struct http *h);
 void ep_messages(struct http *h);
 void ep_embeddings(struct http *h);
+void ep_web(struct http *h);
 void ep_models(struct http *h);
 void ep_health(struct http *h);
 void ep_metrics(struct http *h);

@@ -175,6 +175,13 @@ static void send_response(struct http *h, int status, struct MHD_Response *r, co
     if (type) {
         MHD_add_response_header(r, "Content-Type", type);
     }
+    if (type && strncmp(type, "text/html", 9) == 0) {
+        /* The page has its script inside, and talks to this server only. */
+        MHD_add_response_header(r, "Content-Security-Policy",
+                                "default-src 'none'; script-src 'unsafe-inline'; style-src "
+                                "'unsafe-inline'; connect-src 'self'; img-src data:; base-uri "
+                                "'none'; form-action 'none'; frame-ancestors 'none'");
+    }
     MHD_add_response_header(r, "X-Request-Id", h->id);
     MHD_add_response_header(r, "X-Content-Type-Options", "nosniff");
     if (status == 401) {

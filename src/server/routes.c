@@ -10,6 +10,7 @@ const struct route routes[] = {
     { "POST", "/v1/messages", ep_messages, false, DIALECT_ANTHROPIC },
     { "POST", "/v1/embeddings", ep_embeddings, false, DIALECT_OPENAI },
     { "GET", "/v1/models", ep_models, false, DIALECT_OPENAI },
+    { "GET", "/", ep_web, true, DIALECT_OPENAI },
     { "GET", "/health", ep_health, true, DIALECT_OPENAI },
     { "GET", "/metrics", ep_metrics, false, DIALECT_OPENAI },
     { "POST", "/tokenize", ep_tokenize, false, DIALECT_OPENAI },
