@@ -34,6 +34,10 @@ enum { HEADERS_MAX = 32 << 10 };
 /* Templates and schemas are worked on recursively, within limits that fit this. */
 enum { STACK_BYTES = 4 << 20 };
 
+/* A body up to so many times too large is still read, and thrown away, since most clients look for
+ * an answer only after they have sent everything. */
+enum { BODY_PATIENCE = 8 };
+
 /* A connection, for the watch that ends those whose request does not arrive. */
 struct conn {
     struct conn *prev, *next;
@@ -466,7 +470,7 @@ static bool check_head(struct http *h)
         reply_error(h, 401, NULL, "a valid API key is needed: Authorization: Bearer KEY");
     } else if (strcmp(h->method, "POST") == 0 && !is_json_type(http_header(h, "Content-Type"))) {
         reply_error(h, 415, NULL, "the Content-Type must be application/json");
-    } else if (length && strtoull(length, NULL, 10) > s->body_max) {
+    } else if (length && strtoull(length, NULL, 10) / BODY_PATIENCE > s->body_max) {
         struct fault f;
         fault_set(&f, 413, NULL, "the body has %s bytes, at most %zu are read", length,
                   s->body_max);
