@@ -51,7 +51,7 @@ need_packages()
 }
 
 build_packages=(gcc libc6-dev cmake ninja-build pkg-config libjansson-dev libutf8proc-dev
-    libcurl4-openssl-dev libssl-dev libedit-dev)
+    libcurl4-openssl-dev libssl-dev libedit-dev libmicrohttpd-dev)
 
 # build DIR TARGET OPTION...: configures once and builds; an empty TARGET is everything.
 build()
