@@ -9,6 +9,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include "app/hub.h"
 #include "app/input.h"
 #include "app/out.h"
 #include "app/verbs.h"
@@ -31,7 +32,7 @@ struct serve_opts {
 #define AT(field) offsetof(struct serve_opts, field)
 
 static const struct opt opts[] = {
-    { "model", 'm', OPT_LIST, AT(models), "FILE", "a model to serve, like the operands; repeatable",
+    { "model", 'm', OPT_LIST, AT(models), "MODEL", "a model to serve, like the operands; repeatable",
       0, 0 },
     { "host", 0, OPT_STR, AT(host), "ADDRESS", "where to listen (127.0.0.1)", 0, 0 },
     { "port", 0, OPT_INT, AT(port), "N", "port to listen on; 0: a free one (8080)", 0, 65535 },
@@ -72,8 +73,8 @@ static const struct opt opts[] = {
 };
 
 static const char more[] =
-    "MODEL is a file, or NAME=FILE to choose the name that requests give; without one the name is\n"
-    "the file's.  The first one also answers requests that name none.  The interface is OpenAI's:\n"
+    "MODEL is a file or a name as for \"slm pull\", or NAME=MODEL to choose the name that requests\n"
+    "give; without one it is the file's.  The first one also answers requests that name none.  The interface is OpenAI's:\n"
     "http://127.0.0.1:8080/v1.  SIGTERM and Ctrl-C let answers under way finish; a second one ends\n"
     "at once.\n";
 
@@ -104,7 +105,7 @@ static int cmd_serve(int argc, char **argv)
 struct serve {
     struct serve_opts o;
     struct engine_model models[MODELS_MAX];
-    char *names[MODELS_MAX];
+    char *names[MODELS_MAX], *paths[MODELS_MAX];
     int n_models;
     struct buf template, key_file;
     const char *keys[KEYS_MAX];
@@ -152,7 +153,7 @@ static bool add_model(struct serve *s, const char *text)
     s->models[s->n_models++] = (struct engine_model){ name, path };
     for (int i = 0; i + 1 < s->n_models; i++) {
         if (strcmp(s->names[i], name) == 0) {
-            args_usage(&verb_serve, "two models have the name \"%s\"; use NAME=FILE", name);
+            args_usage(&verb_serve, "two models have the name \"%s\"; use NAME=MODEL", name);
             return false;
         }
     }
@@ -184,7 +185,7 @@ static bool read_opts(struct serve *s, int argc, char **argv, int *code)
         }
     }
     if (s->n_models == 0) {
-        args_usage(&verb_serve, "no model; give the path of a GGUF file");
+        args_usage(&verb_serve, "no model; give a GGUF file or a name as for \"slm pull\"");
         return false;
     }
     if (o->draft && o->mtp_draft > 0) {
@@ -230,6 +231,19 @@ static bool read_keys(struct serve *s, slm_error *err)
         out_error("%s: there is no key in it", s->o.api_key_file);
     }
     return s->n_keys > 0;
+}
+
+/* Files of the models' names; those of the hub are downloaded where they are not in the cache. */
+static bool find_models(struct serve *s, slm_error *err)
+{
+    for (int i = 0; i < s->n_models; i++) {
+        s->paths[i] = hub_model(s->models[i].path, err);
+        if (!s->paths[i]) {
+            return false;
+        }
+        s->models[i].path = s->paths[i];
+    }
+    return true;
 }
 
 static bool is_loopback(const char *host)
@@ -314,6 +328,9 @@ static int run(struct serve *s)
     if (s->o.template_path && !input_text(s->o.template_path, &s->template, &err)) {
         return out_fail(&err);
     }
+    if (!find_models(s, &err)) {
+        return out_fail(&err);
+    }
     if (!catch_signals()) {
         return 1;
     }
@@ -351,6 +368,7 @@ static int cmd_serve(int argc, char **argv)
     }
     for (int i = 0; i < s.n_models; i++) {
         mem_free(s.names[i]);
+        mem_free(s.paths[i]);
     }
     buf_deinit(&s.template);
     buf_deinit(&s.key_file);
