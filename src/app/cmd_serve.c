@@ -74,9 +74,9 @@ static const struct opt opts[] = {
 
 static const char more[] =
     "MODEL is a file or a name as for \"slm pull\", or NAME=MODEL to choose the name that requests\n"
-    "give; without one it is the file's.  The first one also answers requests that name none.  The interface is OpenAI's:\n"
-    "http://127.0.0.1:8080/v1.  SIGTERM and Ctrl-C let answers under way finish; a second one ends\n"
-    "at once.\n";
+    "give; without one it is the file's.  The first model also answers requests that name none.\n"
+    "The interface is OpenAI's, at http://127.0.0.1:8080/v1; a chat page is at /.  SIGTERM and\n"
+    "Ctrl-C let answers under way finish; a second one ends at once.\n";
 
 static int cmd_serve(int argc, char **argv);
 
