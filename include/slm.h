@@ -126,6 +126,10 @@ SLM_API bool slm_selftest(slm_error *err);
  * per second (the best of a few rounds), or a negative number without memory. */
 SLM_API double slm_bandwidth(size_t bytes, int threads);
 
+/* 8-bit products per second (a product and its sum counting once) that `threads` threads reach on
+ * registers with the tier in use: what no matrix product can exceed.  Negative on failure. */
+SLM_API double slm_product_rate(int threads);
+
 typedef enum slm_log_level {
     SLM_LOG_DEBUG,
     SLM_LOG_INFO,

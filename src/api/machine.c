@@ -8,6 +8,7 @@
 #include "api/api.h"
 #include "base/cpu.h"
 #include "base/time.h"
+#include "kern/burst.h"
 
 bool slm_machine_get(slm_machine *out, slm_error *err)
 {
@@ -162,5 +163,66 @@ double slm_bandwidth(size_t bytes, int threads)
     if (r.data) {
         mem_pages_free(r.data, bytes);
     }
+    return rate;
+}
+
+/* ---- integer products -------------------------------------------------------------------- */
+
+/* Rounds of a task: under a millisecond on any tier. */
+enum { BURST_ROUNDS = 20000, BURST_TASKS = 16, BURST_TRIES = 5 };
+
+struct bursts {
+    burst_fn *fn;
+    uint64_t products[API_THREADS_MAX * BURST_TASKS];
+};
+
+static void burst_task(void *arg, int task, int worker)
+{
+    struct bursts *b = arg;
+
+    (void)worker;
+    b->products[task] = b->fn(BURST_ROUNDS);
+}
+
+static burst_fn *burst_of(enum isa isa)
+{
+#if defined(__x86_64__)
+    static burst_fn *const fns[ISA_COUNT] = {
+        [ISA_SCALAR] = burst_scalar, [ISA_AVX2] = burst_avx2, [ISA_AVX512] = burst_avx512,
+        [ISA_AMX] = burst_amx,
+    };
+    return fns[isa];
+#else
+    (void)isa;
+    return burst_scalar;
+#endif
+}
+
+double slm_product_rate(int threads)
+{
+    enum isa isa;
+    double rate = -1;
+
+    if (threads < 1 || threads > API_THREADS_MAX || !cpu_isa(&isa, NULL)) {
+        return -1;
+    }
+    struct bursts *b = mem_zalloc(1, sizeof *b);
+    struct pool *pool = pool_new(threads, NULL);
+    if (b && pool) {
+        b->fn = burst_of(isa);
+        for (int i = 0; i < BURST_TRIES; i++) {
+            const int tasks = threads * BURST_TASKS;
+            double products = 0;
+            const double begin = time_now();
+            pool_run(pool, burst_task, b, tasks);
+            const double seconds = time_now() - begin;
+            for (int t = 0; t < tasks; t++) {
+                products += (double)b->products[t];
+            }
+            rate = products / seconds > rate ? products / seconds : rate;
+        }
+    }
+    pool_free(pool);
+    mem_free(b);
     return rate;
 }

@@ -11,7 +11,7 @@
 
 static const struct verb *const verbs[] = {
     &verb_run, &verb_chat, &verb_serve, &verb_info, &verb_tokenize, &verb_perplexity,
-    &verb_quantize, &verb_pull, &verb_list, &verb_rm, &verb_doctor,
+    &verb_quantize, &verb_pull, &verb_list, &verb_rm, &verb_bench, &verb_doctor,
 };
 
 enum { N_VERBS = sizeof verbs / sizeof verbs[0] };

@@ -14,6 +14,7 @@ extern const struct verb verb_quantize;
 extern const struct verb verb_pull;
 extern const struct verb verb_list;
 extern const struct verb verb_rm;
+extern const struct verb verb_bench;
 extern const struct verb verb_doctor;
 
 #endif
