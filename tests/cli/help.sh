@@ -1,7 +1,7 @@
 # Help goes to standard output with exit code 0, the same by each way.
 "$SLM" help
 "$SLM" --help >h1 && "$SLM" -h >h2 && "$SLM" help >h3 && cmp h1 h2 && cmp h1 h3
-for verb in run chat serve info tokenize perplexity quantize pull list rm doctor; do
+for verb in run chat serve info tokenize perplexity quantize pull list rm bench doctor; do
     echo "----"
     "$SLM" help $verb
     "$SLM" help $verb >h1 && "$SLM" $verb --help >h2 && "$SLM" $verb -h >h3
