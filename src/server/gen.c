@@ -416,15 +416,30 @@ static void on_token(struct gen *g, struct gen_choice *c, const struct job_event
     }
 }
 
+/* Forgets calls that broke off, whose text has come out as content. */
+static void drop_broken_calls(struct gen_choice *c)
+{
+    int n = 0;
+
+    for (int i = 0; i < c->n_calls; i++) {
+        struct gen_call *call = &c->calls[i];
+        if (call->complete) {
+            c->calls[n++] = *call;
+        } else {
+            buf_deinit(&call->name);
+            buf_deinit(&call->arguments);
+        }
+    }
+    c->n_calls = n;
+}
+
 static const char *finish_name(const struct gen_choice *c, slm_finish finish)
 {
     if (c->finish) {
         return c->finish;  /* a stop text */
     }
-    for (int i = 0; i < c->n_calls; i++) {
-        if (c->calls[i].complete && finish == SLM_FINISH_END) {
-            return "tool_calls";
-        }
+    if (c->n_calls > 0 && finish == SLM_FINISH_END) {
+        return "tool_calls";
     }
     return finish == SLM_FINISH_LENGTH ? "length" : "stop";
 }
@@ -448,6 +463,7 @@ static void on_end(struct gen *g, struct gen_choice *c, const struct job_event *
         fail_choice(g, &err);
         return;
     }
+    drop_broken_calls(c);
     c->finish = finish_name(c, ev->finish);
     if (g->streaming && g->out && g->fault.status == 0) {
         g->interface->end_choice(g, c, g->out);
@@ -495,20 +511,31 @@ static void cancel_all(struct gen *g)
 
 /* ---- begin and end ------------------------------------------------------------------------- */
 
+/* Splits the choice's text into its parts. */
+static bool open_answer(struct gen *g, struct gen_choice *c, slm_error *err)
+{
+    const struct request *r = &g->r;
+    const bool tools = r->tools && strcmp(r->tool_choice, "none") != 0;
+    char *text = tools ? json_dumps(r->tools, JSON_COMPACT) : NULL;
+
+    slm_stream_special(c->stream, true);
+    c->answer = slm_answer_new(r->model, g->prompt_text, tools, on_part, c, err);
+    const bool ok = c->answer && (!text || slm_answer_tools(c->answer, text, err));
+    free(text);
+    return ok;
+}
+
 static bool open_choice(struct gen *g, struct gen_choice *c)
 {
     const struct request *r = &g->r;
     slm_error err = {0};
 
-    c->stream = slm_stream_new(r->model, r->stops, r->n_stops, &err);
-    if (c->stream && g->interface->answers) {
-        slm_stream_special(c->stream, true);
-        c->answer = slm_answer_new(r->model, g->prompt_text,
-                                   r->tools && strcmp(r->tool_choice, "none") != 0, on_part, c,
-                                   &err);
-    }
     c->logprobs = json_array();
-    return (c->stream && (c->answer || !g->interface->answers) && c->logprobs) ||
+    if (!c->logprobs) {
+        return no_memory(&g->fault);
+    }
+    c->stream = slm_stream_new(r->model, r->stops, r->n_stops, &err);
+    return (c->stream && (!g->interface->answers || open_answer(g, c, &err))) ||
            fault_from(&g->fault, &err, NULL);
 }
 

@@ -92,13 +92,14 @@ def schema(c):
 
 def tools(c):
     for choice in ("required", {"type": "function", "function": {"name": "weather"}}):
-        r = c.chat(tools=TOOLS, tool_choice=choice, max_tokens=80)
+        r = c.chat(tools=TOOLS, tool_choice=choice, max_tokens=80, parallel_tool_calls=False)
         call = r.choices[0].message.tool_calls[0]
         assert r.choices[0].finish_reason == "tool_calls"
         assert call.function.name == "weather" and call.type == "function" and call.id
         assert json.loads(call.function.arguments)["city"] in ("Paris", "Rome")
         name, arguments, first = None, "", True
-        for chunk in c.chat(tools=TOOLS, tool_choice=choice, max_tokens=80, stream=True):
+        for chunk in c.chat(tools=TOOLS, tool_choice=choice, max_tokens=80, stream=True,
+                            parallel_tool_calls=False):
             for delta in chunk.choices[0].delta.tool_calls or []:
                 if delta.index == 0:
                     if first:
@@ -164,11 +165,12 @@ def messages(c):
         final = s.get_final_message()
     assert text == m.content[0].text and final.stop_reason == m.stop_reason
     assert final.usage.output_tokens == m.usage.output_tokens
+    one = {"type": "any", "disable_parallel_tool_use": True}
     tool = {"name": "weather", "description": "The weather", "input_schema": PARAMETERS}
-    m = c.anthropic.messages.create(**ask(tools=[tool], tool_choice={"type": "any"}))
+    m = c.anthropic.messages.create(**ask(tools=[tool], tool_choice=one))
     use = next(b for b in m.content if b.type == "tool_use")
     assert m.stop_reason == "tool_use" and use.input["city"] in ("Paris", "Rome")
-    with c.anthropic.messages.stream(**ask(tools=[tool], tool_choice={"type": "any"})) as s:
+    with c.anthropic.messages.stream(**ask(tools=[tool], tool_choice=one)) as s:
         streamed = s.get_final_message()
     assert next(b for b in streamed.content if b.type == "tool_use").input == use.input
     turns = [{"role": "user", "content": "What is the weather in Rome?"},
