@@ -25,6 +25,11 @@ enum { CHUNK_BUSY = 64 };
 /* And while none goes on; less where the scratch memory would be more than so much. */
 enum { CHUNK_MAX = 512, CHUNK_MIN = 64 };
 
+/* A step with prompts shall take no longer than this, so that new requests and cancellations are
+ * noticed soon also with models that need long for a row; but it takes at least so many rows. */
+static const double STEP_S = 0.25;
+enum { CHUNK_LEAST = 16 };
+
 /* More than anybody can want; a limit against typing errors. */
 enum { CHUNK_LIMIT = 1 << 16 };
 static const size_t WORK_BYTES_MAX = (size_t)48 << 20;
@@ -87,6 +92,7 @@ struct batch {
     int n_rows, n_want, n_pieces, n_draws;
     int n_answers;           /* where it computes nothing else, and drafts may be made; else 0 */
     double begin_s;
+    double row_s;            /* what a row has taken; 0: not known */
     int32_t *tok;            /* [rows_max] */
     bool *want;              /* [rows_max] */
     struct piece *pieces;    /* [parallel] */
@@ -612,6 +618,27 @@ static int piece_of(const struct request *r, int n)
     return n;
 }
 
+/* Rows of prompts for a step: by the time that a row has taken, once that is known. */
+static int prompt_rows(const struct batch *b, bool answers_too)
+{
+    const int most = answers_too ? b->p.chunk : b->chunk_max;
+    const double timed = b->row_s > 0 ? STEP_S / b->row_s : CHUNK_BUSY;
+
+    if (timed >= most) {
+        return most;
+    }
+    return timed > CHUNK_LEAST ? (int)timed / CHUNK_LEAST * CHUNK_LEAST : min_int(CHUNK_LEAST, most);
+}
+
+/* What a row of a step with prompts takes, from the last ones. */
+static void learn_row(struct batch *b, double seconds)
+{
+    if (b->n_rows >= CHUNK_LEAST) {
+        const double row_s = seconds / b->n_rows;
+        b->row_s = b->row_s > 0 ? (b->row_s + row_s) / 2 : row_s;
+    }
+}
+
 /* A token of every answer, and pieces of the prompts.  Prompts share what a step takes of them;
  * what a short one leaves is for those behind it, and each is first in turn. */
 static void share_step(struct batch *b)
@@ -625,7 +652,7 @@ static void share_step(struct batch *b)
         n_prompts += !b->running[i]->n_step;
     }
     b->n_answers = n_prompts == 0 ? b->n_running : 0;
-    int budget = n_prompts < b->n_running ? b->p.chunk : b->chunk_max;
+    int budget = prompt_rows(b, n_prompts < b->n_running);
     for (unsigned i = 0; i < n && budget > 0; i++) {
         struct request *r = b->running[(first + i) % n];
         if (r->n_step == 0) {
@@ -887,6 +914,7 @@ bool batch_step(struct batch *b, bool *more, slm_error *err)
     plan(b);
     if (b->n_rows > 0) {
         run_plan(b);
+        learn_row(b, time_now() - b->begin_s);
     }
     sweep(b);
     *more = b->n_running + b->n_waiting > 0;

@@ -4,12 +4,18 @@ import json
 import math
 import socket
 import struct
+import subprocess
+import tempfile
 import time
 
-from harness import Cases, Server, forced, refused
+from harness import Cases, MODEL, PATIENCE, SLM, Server, forced, refused
 
 CHAT = "/v1/chat/completions"
 CALL = {"id": "c1", "type": "function", "function": {"name": "add", "arguments": "{\"a\":2,\"b\":3}"}}
+
+
+def run(*arguments):
+    return subprocess.run([SLM, *arguments], capture_output=True, text=True, timeout=6 * PATIENCE)
 
 
 def long_runs(s):
@@ -331,10 +337,7 @@ def drain():
 
 
 def models():
-    import subprocess
-    from harness import MODEL, SLM
-    r = subprocess.run([SLM, "serve", "--port", "0", "/nonexistent.gguf"], capture_output=True,
-                       text=True, timeout=60)
+    r = run("serve", "--port", "0", "/nonexistent.gguf")
     assert r.returncode == 1 and "/nonexistent.gguf" in r.stderr and r.stderr.count("\n") == 1, r
     with Server(models=("one=" + MODEL, "two=" + MODEL)) as s:
         status, text = s.get("/v1/models")
@@ -343,6 +346,69 @@ def models():
         b = s.chat(model="two", temperature=0)[1]["choices"][0]["message"]
         assert a == b
         refused(s.chat(model="three"), "model", 404)
+
+
+TEMPLATE = """{%- set ns = namespace(last=-1) %}
+{%- for m in messages[::-1] %}
+    {%- set i = (messages|length - 1) - loop.index0 %}
+    {%- if ns.last < 0 and m.role == 'user' %}{% set ns.last = i %}{% endif %}
+{%- endfor %}
+last={{ ns.last }}
+{% for m in messages %}
+[{{ loop.index0 }}/{{ loop.revindex0 }}] {{ m['role'] }}: {{ m.content | trim }}{{ '' if loop.last else ';' }}
+{% endfor %}
+{%- if add_generation_prompt %}GO{% endif %}"""
+
+
+def templates():
+    turns = [{"role": "system", "content": " S "}, {"role": "user", "content": "one"},
+             {"role": "assistant", "content": "two"}, {"role": "user", "content": "three"}]
+    with tempfile.NamedTemporaryFile("w", suffix=".jinja") as f:
+        f.write(TEMPLATE)
+        f.flush()
+        with Server("--template", f.name) as s:
+            status, reply = s.post("/apply-template", {"messages": turns})
+            assert status == 200 and reply["prompt"] == (
+                "last=3\n[0/3] system: S;\n[1/2] user: one;\n[2/1] assistant: two;\n[3/0] user: "
+                "three\nGO"), reply
+            s.healthy()
+    with tempfile.NamedTemporaryFile("w", suffix=".jinja") as f:
+        f.write("{% for m in messages %}{{ m.role }}{% endfo %}")
+        f.flush()
+        r = run("serve", "--port", "0", "--template", f.name, MODEL)
+        assert r.returncode == 1 and "line 1" in r.stderr, r
+
+
+def string(s):
+    return struct.pack("<Q", len(s)) + s.encode()
+
+
+def entry(key, kind, value):
+    return string(key) + struct.pack("<I", kind) + value
+
+
+def tensor(name, dims, n_dims=None):
+    return (string(name) + struct.pack("<I", len(dims) if n_dims is None else n_dims) +
+            b"".join(struct.pack("<Q", d % 2 ** 64) for d in dims) + struct.pack("<IQ", 0, 0))
+
+
+def gguf(entries, tensors):
+    head = b"GGUF" + struct.pack("<IQQ", 3, len(tensors), len(entries))
+    b = head + b"".join(entries) + b"".join(tensors)
+    return b + b"\0" * (-len(b) % 32 + 128)
+
+
+def files():
+    arch = entry("general.architecture", 8, string("llama"))
+    bad = [gguf([arch], [tensor("a", dims)]) for dims in ([32, 0], [0], [-1], [1] * 5)]
+    bad += [gguf([arch], [tensor("a", [], 0)]), gguf([arch], [tensor("a", [1], 9)]),
+            gguf([arch], [tensor("", [32])]), gguf([arch, entry("", 4, b"\1\0\0\0")], [])]
+    for i, data in enumerate(bad):
+        with tempfile.NamedTemporaryFile(suffix=".gguf") as f:
+            f.write(data)
+            f.flush()
+            r = run("info", f.name)
+            assert r.returncode == 1 and f.name in r.stderr and r.stderr.count("\n") == 1, (i, r)
 
 
 def main():
@@ -356,7 +422,7 @@ def main():
         for case in (long_runs, overflow):
             cases.run(case, s)
             cases.run(Server.healthy, s)
-    for case in (keys, busy, drain, models):
+    for case in (keys, busy, drain, models, templates, files):
         cases.run(case)
     cases.finish()
 
