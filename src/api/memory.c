@@ -130,7 +130,7 @@ bool slm_model_forecast(const slm_model *model, int context, slm_kv_type kv, slm
     const struct session_cost cost = cost_of(model->model, &p, &draft);
     struct model_where where = model_placed(model->model);
 
-    if (where.streamed_bytes == 0) {
+    if (where.pinned_bytes == 0 && where.streamed_bytes == 0) {
         const struct model_place place = {
             .room_bytes = room_beside(model, cost_sum(model->model, &p, &draft)),
         };
@@ -143,8 +143,8 @@ bool slm_model_forecast(const slm_model *model, int context, slm_kv_type kv, slm
     out->work_bytes = add_sat(cost.work_bytes, where.window_bytes);
     out->pinned_bytes = where.pinned_bytes;
     out->streamed_bytes = where.streamed_bytes;
-    out->total_bytes = add_sat(add_sat(where.streamed_bytes ? where.pinned_bytes
-                                                            : out->weights_bytes,
+    out->total_bytes = add_sat(add_sat(where.pinned_bytes ? where.pinned_bytes
+                                                          : out->weights_bytes,
                                        out->kv_bytes), out->work_bytes);
     /* What this process has taken already is weights for the most part, which the total counts. */
     out->free_bytes = add_sat(api_memory_free(model), cpu_rss_own_bytes());
