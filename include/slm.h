@@ -209,6 +209,18 @@ SLM_API void slm_model_info_get(const slm_model *model, slm_model_info *out);
 SLM_API bool slm_model_meta(slm_model *model, size_t i, const char **key, const char **type,
                             const char **value);
 
+/* Measures from now on, from zero, where the time of the model's steps goes. */
+SLM_API bool slm_model_profile(slm_model *model, slm_error *err);
+
+typedef struct slm_profile_row {
+    const char *name;         /* matrices, "attention", ..; the last one is everything else */
+    double seconds;           /* of the thread that runs the steps */
+    uint64_t calls, bytes;    /* bytes: of weights used */
+} slm_profile_row;
+
+/* Row i of what was measured in *out; false past the end.  The name lives until the next step. */
+SLM_API bool slm_model_profile_row(const slm_model *model, size_t i, slm_profile_row *out);
+
 /* Metadata entry by key, as text; NULL where there is none.  Lives until the next call. */
 SLM_API const char *slm_model_meta_find(slm_model *model, const char *key);
 

@@ -28,7 +28,7 @@ struct bench_opts {
     struct opt_list models;
     const char *prompt, *gen, *depth, *batch, *threads, *output, *kv, *plot;
     int rounds;
-    bool compare, quiet;
+    bool compare, profile, quiet;
 };
 
 #define AT(field) offsetof(struct bench_opts, field)
@@ -47,6 +47,8 @@ static const struct opt opts[] = {
       0 },
     { "compare", 0, OPT_FLAG, AT(compare), NULL,
       "one line per model: binary, weights, peak RAM, cold start, speed", 0, 0 },
+    { "profile", 0, OPT_FLAG, AT(profile), NULL,
+      "also tell where the time of each test goes", 0, 0 },
     { "plot", 0, OPT_STR, AT(plot), "FILE", "also draw the speeds to an SVG file, with gnuplot", 0,
       0 },
     { "quiet", 0, OPT_FLAG, AT(quiet), NULL, "no progress", 0, 0 },
@@ -135,13 +137,15 @@ static void fill_ids(int32_t *ids, int n, int n_vocab, int salt)
     }
 }
 
-/* One sequence: the time for its tokens after the depth. */
+/* One sequence: the time for its tokens after the depth, of which the model (NULL: none) is told to
+ * keep a profile. */
 static bool run_single(slm_session *s, const struct test *t, int32_t *ids, int n_vocab,
-                       double *seconds, slm_error *err)
+                       slm_model *profiled, double *seconds, slm_error *err)
 {
     fill_ids(ids, t->n_depth + t->n_prompt + t->n_gen, n_vocab, 0);
     if (!slm_session_truncate(s, 0, err) ||
-        !slm_session_feed(s, ids, (size_t)t->n_depth, err)) {
+        !slm_session_feed(s, ids, (size_t)t->n_depth, err) ||
+        (profiled && !slm_model_profile(profiled, err))) {
         return false;
     }
     ids += t->n_depth;
@@ -269,6 +273,47 @@ static void progress(const struct bench *b, const char *model, int round, const 
     }
 }
 
+static void test_name(const struct test *t, char *out, size_t cap)
+{
+    const int n = snprintf(out, cap, "%s%d", t->n_prompt > 0 ? "pp" : "tg",
+                           t->n_prompt > 0 ? t->n_prompt : t->n_gen);
+    const int more_n = t->n_depth > 0 ? snprintf(out + n, cap - (size_t)n, " @ d%d", t->n_depth)
+                                      : 0;
+
+    if (t->n_batch > 1) {
+        snprintf(out + n + more_n, cap - (size_t)(n + more_n), " x %d", t->n_batch);
+    }
+}
+
+static const char *base_name(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+
+    return slash ? slash + 1 : path;
+}
+
+/* Where the time of a test went, on standard error so that results stay what they are. */
+static bool print_profile(const struct model_result *m, const struct test *t,
+                          const slm_model *model)
+{
+    slm_profile_row row;
+    char name[64];
+    double total = 0;
+
+    test_name(t, name, sizeof name);
+    for (size_t i = 0; slm_model_profile_row(model, i, &row); i++) {
+        total += row.seconds;
+    }
+    out_note("%s, %s: %.3f ms per token", base_name(m->path), name,
+             total * 1e3 / total_tokens(t));
+    for (size_t i = 0; slm_model_profile_row(model, i, &row); i++) {
+        out_note("  %5.1f%%  %8.2f us a call, %6llu calls, %6.1f GB/s  %s",
+                 100 * row.seconds / total, row.seconds * 1e6 / (double)row.calls,
+                 (unsigned long long)row.calls, (double)row.bytes / row.seconds * 1e-9, row.name);
+    }
+    return true;
+}
+
 static bool run_tests(const struct bench *b, struct model_result *m, struct test *tests, int n,
                       slm_error *err)
 {
@@ -291,7 +336,7 @@ static bool run_tests(const struct bench *b, struct model_result *m, struct test
         warm.n_depth = 0;
         warm.n_gen = warm.n_prompt > 0 ? 0 : 2;
         warm.n_prompt = warm.n_prompt > 64 ? 64 : warm.n_prompt;
-        ok = run_single(session, &warm, ids, m->info.n_vocab, &seconds, err);
+        ok = run_single(session, &warm, ids, m->info.n_vocab, NULL, &seconds, err);
     }
     for (int round = 0; ok && round < b->o.rounds; round++) {
         for (int i = 0; ok && i < n; i++) {
@@ -300,10 +345,16 @@ static bool run_tests(const struct bench *b, struct model_result *m, struct test
             t->when = time(NULL);
             ok = t->n_batch > 1 ? run_batch(model, t, p.kv, ids, m->info.n_vocab,
                                             &t->seconds[round], err)
-                                : run_single(session, t, ids, m->info.n_vocab, &t->seconds[round],
-                                             err);
+                                : run_single(session, t, ids, m->info.n_vocab, NULL,
+                                             &t->seconds[round], err);
             t->rounds = round + 1;
         }
+    }
+    for (int i = 0; ok && b->o.profile && i < n; i++) {
+        double seconds;
+        ok = tests[i].n_batch > 1 || (run_single(session, &tests[i], ids, m->info.n_vocab, model,
+                                                 &seconds, err) &&
+                                      print_profile(m, &tests[i], model));
     }
     mem_free(ids);
     slm_session_free(session);
@@ -384,18 +435,6 @@ static double percent(const struct bench *b, const struct model_result *m, const
                                      b->bandwidth[i] : -1;
 }
 
-static void test_name(const struct test *t, char *out, size_t cap)
-{
-    const int n = snprintf(out, cap, "%s%d", t->n_prompt > 0 ? "pp" : "tg",
-                           t->n_prompt > 0 ? t->n_prompt : t->n_gen);
-    const int more_n = t->n_depth > 0 ? snprintf(out + n, cap - (size_t)n, " @ d%d", t->n_depth)
-                                      : 0;
-
-    if (t->n_batch > 1) {
-        snprintf(out + n + more_n, cap - (size_t)(n + more_n), " x %d", t->n_batch);
-    }
-}
-
 static json_t *test_json(const struct bench *b, const struct model_result *m, const struct test *t)
 {
     json_t *ns = json_array(), *ts = json_array();
@@ -433,13 +472,6 @@ static json_t *test_json(const struct bench *b, const struct model_result *m, co
     json_object_set_new(row, "peak_ram_bytes", json_integer((json_int_t)m->peak_bytes));
     json_object_set_new(row, "binary_bytes", json_integer((json_int_t)b->binary_bytes));
     return row;
-}
-
-static const char *base_name(const char *path)
-{
-    const char *slash = strrchr(path, '/');
-
-    return slash ? slash + 1 : path;
 }
 
 static void print_row(struct bench *b, const struct model_result *m, const struct test *t)

@@ -283,6 +283,7 @@ void attention(struct step *st, int il, int il_kv, const float *q, float *o)
         .rep = ls->n_head / ls->n_head_kv,
     };
     const int workers = pool_size(st->pool);
+    const double begin = profile_begin(st->profile);
 
     a.n_seg = make_tiles(&a);
     const int n_tasks = a.n_tiles * ls->n_head_kv;
@@ -293,4 +294,5 @@ void attention(struct step *st, int il, int il_kv, const float *q, float *o)
     } else {
         pool_run(st->pool, tile_task, &a, n_tasks);
     }
+    profile_end(st->profile, begin, "attention", 0);
 }

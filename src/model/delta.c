@@ -255,8 +255,10 @@ void delta_block(struct step *st, const struct delta *d, int il, const float *h,
     matmul(st, in, 4, h, n_embd, st->n_tok);
     pool_run(st->pool, conv_task, &op, st->in->n_seq * ((n + CONV_TASK - 1) / CONV_TASK));
     op_rows(st, st->n_tok, prepare_row, &op);
+    const double begin = profile_begin(st->profile);
     op.tiles_per_task = st->n_tok >= TILE_TASK_TOKENS ? 1 : n_tiles;
     pool_run(st->pool, tile_task, &op, st->in->n_seq * n_heads * (n_tiles / op.tiles_per_task));
+    profile_end(st->profile, begin, "delta rule", 0);
     op_rows(st, st->n_tok, gate_row, &op);
     matmul(st, &out, 1, op.z, (size_t)n_out, st->n_tok);
     scratch_release(st, mark);

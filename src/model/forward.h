@@ -7,6 +7,7 @@
 
 #include "model/arch.h"
 #include "model/model.h"
+#include "model/profile.h"
 
 /* Everything that one step works with. */
 struct step {
@@ -20,6 +21,7 @@ struct step {
     const int *pos;                   /* [n_tok] position of each token in its sequence */
     const int *seq;                   /* [n_tok] its sequence */
     const float *rope[ROPE_KINDS];    /* [n_tok][n_rot] cos and sin of each token */
+    struct profile *profile;          /* or NULL */
     bool rope_pairs;                  /* which elements of a head a rotation pairs */
     int loop;                         /* of n_loop passes through the layers */
     float *layer_in;                  /* [n_tok][n_layer][n_embd_layer], or NULL */

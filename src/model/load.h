@@ -27,6 +27,7 @@ struct model {
     size_t group_bytes_max;      /* largest row group of 16, in bytes */
     int k_max[ACT_KINDS];        /* longest input of products of each kind, 0: none */
     struct residency *residency;
+    struct profile *profile;     /* NULL: nothing is measured */
 };
 
 static inline void *model_layer(const struct model *m, int il)

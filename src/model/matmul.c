@@ -8,6 +8,8 @@
  * Weights that are not in memory come piece by piece: the product of one piece is computed while
  * the next ones are being read. */
 #include <assert.h>
+#include <stdio.h>
+#include <string.h>
 #include <string.h>
 
 #include "kern/dot.h"
@@ -217,12 +219,33 @@ void expect_weight(struct step *st, const struct weight *w)
     }
 }
 
+/* "attn_q, attn_k, attn_v": the matrices without their layer. */
+static void profile_products(struct step *st, double begin, const struct product *p, int n_products)
+{
+    char name[PROFILE_NAME];
+    size_t used = 0;
+    uint64_t bytes = 0;
+
+    for (int i = 0; i < n_products; i++) {
+        const char *s = p[i].w->tensor->name, *layer = strncmp(s, "blk.", 4) == 0 ? s + 4 : s;
+        layer += strspn(layer, "0123456789");
+        s = layer > s + 4 && *layer == '.' ? layer + 1 : s;
+        if (used < sizeof name) {
+            used += (size_t)snprintf(name + used, sizeof name - used, "%s%.*s", i > 0 ? ", " : "",
+                                     (int)strcspn(s, "."), s);
+        }
+        bytes += weight_bytes(p[i].w);
+    }
+    profile_end(st->profile, begin, name, bytes);
+}
+
 void matmul(struct step *st, const struct product *p, int n_products, const float *x, size_t ldx,
             int n_tok)
 {
     struct split s = { .st = st, .p = p, .n_products = n_products, .x = x, .ldx = ldx,
                        .n_tok = n_tok };
     const int n_in = p[0].w->n_in;
+    const double begin = profile_begin(st->profile);
 
     assert(n_products >= 1 && n_products <= PRODUCT_MAX);
     s.tok_block = (ACT_BLOCK_BYTES / n_in) & ~(ACT_GROUP - 1);
@@ -241,5 +264,8 @@ void matmul(struct step *st, const struct product *p, int n_products, const floa
         if (p[i].w->n_pieces > 0) {
             run_streamed(&s, &p[i]);
         }
+    }
+    if (st->profile) {
+        profile_products(st, begin, p, n_products);
     }
 }

@@ -228,6 +228,7 @@ void model_free(struct model *m)
 {
     if (m) {
         residency_free(m->residency);
+        mem_free(m->profile);
         arena_deinit(&m->arena);
         mem_free(m);
     }
@@ -478,9 +479,11 @@ bool model_step(struct model *m, struct work *w, const struct step_in *in, float
     struct step st;
 
     assert(m->n_bound > 0);
+    const double begin = profile_begin(m->profile);
     if (!step_begin(&st, m, w, in, err)) {
         return false;
     }
+    st.profile = m->profile;
     float *x = scratch_rows(&st, m->hp.n_embd);
     struct start_op op = { &st, x };
     pool_run(m->pool, start_row, &op, in->n_tok);
@@ -498,5 +501,24 @@ bool model_step(struct model *m, struct work *w, const struct step_in *in, float
     }
     const bool ok = step_finish(&st, x, &head, logits, err);
     residency_step_done(m->residency);
+    if (m->profile) {
+        m->profile->step_s += time_now() - begin;
+        m->profile->steps++;
+    }
     return ok;
+}
+
+bool model_profile(struct model *m, slm_error *err)
+{
+    if (!m->profile) {
+        m->profile = mem_zalloc(1, sizeof *m->profile);
+        return m->profile || slm_fail_nomem(err, "a profile");
+    }
+    memset(m->profile, 0, sizeof *m->profile);
+    return true;
+}
+
+const struct profile *model_profiled(const struct model *m)
+{
+    return m->profile;
 }

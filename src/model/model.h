@@ -13,6 +13,7 @@
 #include "kern/kern.h"
 
 struct model;
+struct profile;
 
 enum model_pack { MODEL_PACK_AUTO, MODEL_PACK_OFF, MODEL_PACK_WAIT };
 
@@ -127,6 +128,12 @@ size_t work_bytes(const struct model *m, int n_tok_max, int n_want_max, int cont
  * (SLM_E_NUMERIC). */
 bool model_step(struct model *m, struct work *w, const struct step_in *in, float *logits,
                 slm_error *err);
+
+/* Begins to measure where the time of steps goes, from zero; see profile.h. */
+bool model_profile(struct model *m, slm_error *err);
+
+/* What was measured, or NULL.  Lives as long as the model. */
+const struct profile *model_profiled(const struct model *m);
 
 /* ---- drafts ---------------------------------------------------------------------- */
 
