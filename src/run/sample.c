@@ -184,6 +184,31 @@ static bool constrained(const struct sampler *s, size_t n_hist)
     return s->constraint.allow && n_hist >= s->constraint.start;
 }
 
+/* Makes x[i] impossible wherever bit i is clear; n up to 64.  Masks are mostly full or mostly
+ * empty words, so the rarer kind of bits is gone through. */
+static void mask_word(float *x, int n, uint64_t bits)
+{
+    const uint64_t all = n < 64 ? ((uint64_t)1 << n) - 1 : UINT64_MAX;
+    float kept[64];
+
+    bits &= all;
+    if (__builtin_popcountll(bits) * 2 > n) {
+        for (uint64_t left = ~bits & all; left != 0; left &= left - 1) {
+            x[__builtin_ctzll(left)] = -INFINITY;
+        }
+        return;
+    }
+    for (uint64_t left = bits; left != 0; left &= left - 1) {
+        kept[__builtin_ctzll(left)] = x[__builtin_ctzll(left)];
+    }
+    for (int i = 0; i < n; i++) {
+        x[i] = -INFINITY;
+    }
+    for (uint64_t left = bits; left != 0; left &= left - 1) {
+        x[__builtin_ctzll(left)] = kept[__builtin_ctzll(left)];
+    }
+}
+
 /* Makes every token impossible that the constraint does not allow.  What is left may be nothing:
  * that is an error, never a reason to let other tokens through. */
 static bool apply_constraint(struct sampler *s, const int32_t *hist, size_t n_hist,
@@ -196,10 +221,7 @@ static bool apply_constraint(struct sampler *s, const int32_t *hist, size_t n_hi
         return false;
     }
     for (int b = 0; b < c->n; b += 64) {
-        const uint64_t bits = s->allowed[b / 64];
-        for (int i = b; bits != UINT64_MAX && i < b + 64 && i < c->n; i++) {
-            c->x[i] = bits >> (i - b) & 1 ? c->x[i] : -INFINITY;
-        }
+        mask_word(c->x + b, c->n - b < 64 ? c->n - b : 64, s->allowed[b / 64]);
     }
     if (c->kern->max(c->x, c->n) < -FLT_MAX) {
         return slm_fail(err, SLM_E_NUMERIC,
