@@ -212,6 +212,7 @@ static void check_alone(slm_model *m, const struct client *c, slm_kv_type kv)
 
     slm_model_info_get(m, &info);
     CHECK(s && sampler);
+    CHECK(slm_sampler_guide(sampler, c->request.guide, (size_t)c->n_prompt, NULL));
     CHECK(slm_session_feed(s, c->prompt, (size_t)c->n_prompt, NULL));
     for (int i = 0; i < c->n_out; i++) {
         const float *x = slm_session_logits(s);
@@ -418,31 +419,36 @@ TEST(a_prompt_at_work_is_not_computed_twice)
 
 /* ---- guides -------------------------------------------------------------------------------- */
 
-/* Guided requests say what the guide allows, and those beside them what they say alone. */
+/* Guided requests say what the guide allows and what they say alone, with drafts or without, and
+ * those beside them what they say alone. */
 TEST(guides_hold_in_company_and_with_drafts)
 {
-    static struct client c[4];
+    static struct client c[6];
     static const char choices[] = "[\"abab\", \"cabbage\", \"dada\"]";
+    static const char regex[] = "[a-z]{3,8}( [0-9]+){2,4}";
     slm_model *m = fx.models[0];
     slm_error err = {0};
-    slm_guide *guide = slm_guide_new(m, SLM_GUIDE_CHOICES, choices, sizeof choices - 1, &err);
+    slm_guide *guide[] = {
+        NULL, slm_guide_new(m, SLM_GUIDE_CHOICES, choices, sizeof choices - 1, &err),
+        slm_guide_new(m, SLM_GUIDE_REGEX, regex, sizeof regex - 1, &err),
+    };
 
-    CHECK(guide != NULL);
+    CHECK(guide[1] && guide[2]);
     for (int kind = SLM_DRAFT_OFF; kind <= SLM_DRAFT_NGRAM; kind++) {
         slm_batch *b = make(m, (slm_batch_params){
             .parallel = 4, .draft = { .kind = (slm_draft_kind)kind, .max = 3 },
         });
-        for (uint64_t i = 0; i < 4; i++) {
+        for (uint64_t i = 0; i < 6; i++) {
             client_init(&c[i], m, i + 1, 30, 0);
-            c[i].request.guide = i % 2 ? guide : NULL;
-            c[i].request.ignore_end = i % 2 == 0;
+            c[i].request.guide = guide[i % 3];
+            c[i].request.ignore_end = i % 3 == 0;
             submit(b, &c[i]);
         }
         drain(b);
-        for (int i = 0; i < 4; i += 2) {
+        for (int i = 0; i < 6; i++) {
             check_alone(m, &c[i], SLM_KV_F16);
         }
-        for (int i = 1; i < 4; i += 2) {
+        for (int i = 1; i < 6; i += 3) {
             size_t n;
             char *text = slm_detokenize(m, c[i].out, (size_t)c[i].n_out, false, &n, NULL);
             CHECK_EQ(c[i].finish, SLM_FINISH_END);
@@ -454,7 +460,8 @@ TEST(guides_hold_in_company_and_with_drafts)
         CHECK(strstr(err.msg, "ignore_end") != NULL);
         slm_batch_free(b);
     }
-    slm_guide_free(guide);
+    slm_guide_free(guide[1]);
+    slm_guide_free(guide[2]);
 }
 
 /* ---- ends ----------------------------------------------------------------------------------- */
