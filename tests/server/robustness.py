@@ -348,6 +348,43 @@ def models():
         refused(s.chat(model="three"), "model", 404)
 
 
+def idle():
+    with Server("--idle", "1") as s:
+        s.healthy()
+        until = time.time() + 3 * PATIENCE
+        while json.loads(s.get("/v1/models")[1])["data"][0]["loaded"]:
+            assert time.time() < until, "an idle model is not unloaded"
+            time.sleep(0.1)
+        s.healthy()
+
+
+def ready():
+    with tempfile.TemporaryDirectory() as folder:
+        path = folder + "/notify"
+        manager = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        manager.bind(path)
+        manager.settimeout(6 * PATIENCE)
+        with Server(env={"NOTIFY_SOCKET": path}):
+            assert manager.recv(100) == b"READY=1"
+        assert manager.recv(100) == b"STOPPING=1"
+        manager.close()
+
+
+def log_lines():
+    with Server("--log-format", "json") as s:
+        s.chat()
+        _, headers, _ = s.raw("GET", "/health")
+        lines = [json.loads(x) for x in s.text().splitlines() if x.startswith("{")]
+        chat = next(x for x in lines if x["path"] == CHAT)
+        assert chat["status"] == 200 and chat["prompt_tokens"] > 0 and chat["answer_tokens"] > 0
+        assert headers["x-request-id"].startswith("req_")
+        names = {line.split()[2] for line in s.get("/metrics")[1].splitlines()
+                 if line.startswith("# TYPE")}
+        for name in ("slm_requests_total", "slm_queue_seconds", "slm_token_seconds", "slm_rows_total",
+                     "slm_cached_tokens_total", "slm_cache_bytes", "slm_waiting"):
+            assert name in names, name
+
+
 TEMPLATE = """{%- set ns = namespace(last=-1) %}
 {%- for m in messages[::-1] %}
     {%- set i = (messages|length - 1) - loop.index0 %}
@@ -422,7 +459,7 @@ def main():
         for case in (long_runs, overflow):
             cases.run(case, s)
             cases.run(Server.healthy, s)
-    for case in (keys, busy, drain, models, templates, files):
+    for case in (keys, busy, drain, models, idle, ready, log_lines, templates, files):
         cases.run(case)
     cases.finish()
 
