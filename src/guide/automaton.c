@@ -26,6 +26,11 @@ struct frame {
     uint32_t rounds;  /* fewest rounds of a REPEAT above the same frame in that closure */
 };
 
+/* Rounds of a REPEAT that are not counted, being out of reach of its bounds: too few to end it,
+ * and enough.  No answer is long enough for these to be counts. */
+#define ROUNDS_LOW  (GRAM_INF - 2)
+#define ROUNDS_HIGH (GRAM_INF - 1)
+
 struct state {
     uint32_t at, n;   /* frames */
     int32_t next;     /* in its slot of the hash table */
@@ -241,14 +246,16 @@ static void expand_repeat(struct automaton *a, const struct frame *f, const stru
         k->visit = a->visit;
         k->rounds = f->at;
     }
-    if (f->at >= n->min) {
+    const bool free = f->at == ROUNDS_LOW || f->at == ROUNDS_HIGH;
+    if (f->at >= n->min && f->at != ROUNDS_LOW) {
         visit(a, f->up);
     }
-    if (f->at + 1 == n->max) {
+    if (!free && f->at + 1 == n->max) {
         enter(a, (gram_expr)n->n, f->up);
-    } else if (f->at < n->max) {
+    } else if (free || f->at < n->max) {
         /* Without an upper bound only the way to the lower one counts. */
-        const uint32_t at = n->max == GRAM_INF && f->at >= n->min ? f->at : f->at + 1;
+        const bool counted = !free && (n->max != GRAM_INF || f->at < n->min);
+        const uint32_t at = f->at + counted;
         const int32_t up = get_frame(a, f->e, at, f->up);
         if (up >= 0) {
             enter(a, (gram_expr)n->n, up);
@@ -458,20 +465,17 @@ const struct automaton_table *automaton_table(const struct automaton *a)
 
 /* ---- aliases ------------------------------------------------------------------------- */
 
-/* Rounds of a repetition for which the next `reach` bytes, hence at most as many rounds, end
- * neither at the lower bound nor at the upper one where those of `at` do not. */
+/* Rounds of a repetition, uncounted where the next `reach` bytes, hence at most as many rounds,
+ * end neither at the lower bound nor at the upper one. */
 static uint32_t alias_rounds(const struct gram_node *n, uint32_t at, uint32_t reach)
 {
-    if (!n->plain) {
+    if (!n->plain || at >= ROUNDS_LOW) {
         return at;
     }
     if (at < n->min) {
-        return n->min - at > reach && n->min > reach ? n->min - reach - 1 : at;
+        return n->min - at > reach ? ROUNDS_LOW : at;
     }
-    if (n->max != GRAM_INF && n->max - at > reach && n->max - reach - 1 >= n->min) {
-        return n->max - reach - 1;
-    }
-    return at;
+    return n->max != GRAM_INF && n->max - at > reach ? ROUNDS_HIGH : at;
 }
 
 /* The same stack with aliases of its repetitions, by recursion over at most DEPTH frames; what is

@@ -34,7 +34,7 @@ bool automaton_accepts(const struct automaton *a, int32_t state);
 uint32_t automaton_dist(const struct automaton *a, int32_t state);
 
 /* The state itself, or one that allows the same next `reach` bytes, though it may differ in what
- * comes later: repetitions count as much nearer to their bounds.  -1 as above. */
+ * comes later: repetitions are not counted far from their bounds.  -1 as above. */
 int32_t automaton_alias(struct automaton *a, int32_t state, uint32_t reach, slm_error *err);
 
 /* What the owner keeps for a state, NULL at first; freed with mem_free when the state is

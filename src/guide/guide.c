@@ -17,7 +17,8 @@ struct guide {
     const struct guide_vocab *t;
     struct automaton *a;   /* states are made while it is used, so one thread at a time */
     pthread_mutex_t lock;
-    int32_t *path;         /* scratch of a walk */
+    int32_t *path;         /* scratch of a walk, [GUIDE_PATH] */
+    uint64_t *bits;        /* scratch, [t->words] */
 };
 
 /* What was read of an answer: state[i] is the one before ids[i]. */
@@ -48,12 +49,13 @@ struct guide *guide_new(const struct guide_vocab *t, struct grammar *g, gram_exp
         guide_free(guide);
         return NULL;
     }
-    guide->path = mem_alloc((size_t)t->depth_max + 1, sizeof *guide->path);
+    guide->path = mem_alloc(GUIDE_PATH, sizeof *guide->path);
+    guide->bits = mem_alloc(t->words, sizeof *guide->bits);
     guide->a = automaton_new(&guide->g, root, MEMORY_MAX, err);
-    if (!guide->path) {
+    if (!guide->path || !guide->bits) {
         slm_fail_nomem(err, "a guide");
     }
-    if (!guide->path || !guide->a || automaton_start(guide->a, err) < 0) {
+    if (!guide->path || !guide->bits || !guide->a || automaton_start(guide->a, err) < 0) {
         guide_free(guide);
         return NULL;
     }
@@ -69,6 +71,7 @@ void guide_free(struct guide *guide)
     gram_deinit(&guide->g);
     pthread_mutex_destroy(&guide->lock);
     mem_free(guide->path);
+    mem_free(guide->bits);
     mem_free(guide);
 }
 
@@ -239,14 +242,6 @@ static void leave(struct guide_matcher *m)
     pthread_mutex_unlock(&m->guide->lock);
 }
 
-/* The allowed tokens of text; NULL on failure. */
-static const uint64_t *text_mask(struct guide *guide, int32_t state, slm_error *err)
-{
-    const int32_t alias = automaton_alias(guide->a, state, guide->t->depth_max, err);
-
-    return alias < 0 ? NULL : mask_get(guide->a, guide->t, alias, guide->path, err);
-}
-
 /* Fails for a state in which no token can come although bytes are missing, which happens where
  * the vocabulary lacks them. */
 static bool check_some(const struct guide *guide, const uint64_t *bits, slm_error *err)
@@ -266,16 +261,16 @@ bool guide_allow(void *arg, const int32_t *ids, size_t n, uint64_t *bits, slm_er
     struct guide *guide = m->guide;
     const int32_t state = enter(m, ids, n, err);
     const bool ended = n > 0 && vocab_is_end(guide->t->v, ids[n - 1]);
-    const uint64_t *text = state < 0 ? NULL : text_mask(guide, state, err);
+    const bool ok = state >= 0 && mask_get(guide->a, guide->t, state, guide->path, bits, err);
 
-    if (text) {
+    if (ok) {
         const bool accepts = automaton_accepts(guide->a, state);
         for (size_t i = 0; i < guide->t->words; i++) {
-            bits[i] = (ended ? 0 : text[i]) | (accepts ? guide->t->end[i] : 0);
+            bits[i] = (ended ? 0 : bits[i]) | (accepts ? guide->t->end[i] : 0);
         }
     }
     leave(m);
-    return text && check_some(guide, bits, err);
+    return ok && check_some(guide, bits, err);
 }
 
 bool guide_complete(struct guide_matcher *m, const int32_t *ids, size_t n, bool *complete,
@@ -338,8 +333,8 @@ bool guide_shortest(struct guide_matcher *m, const int32_t *ids, size_t n, int32
             slm_fail(err, SLM_E_UNSUPPORTED, "the vocabulary has no token that ends an answer");
         }
     } else if (state >= 0) {
-        const uint64_t *bits = text_mask(guide, state, err);
-        *id = bits ? nearest(guide, state, bits, err) : -1;
+        *id = mask_get(guide->a, guide->t, state, guide->path, guide->bits, err)
+                  ? nearest(guide, state, guide->bits, err) : -1;
     }
     leave(m);
     return *id >= 0;

@@ -1,208 +1,95 @@
-/* mask.c - the trie of a vocabulary, and the bitmap of allowed tokens from a walk of it
- * side by side with the automaton.
+/* mask.c - the bitmap of allowed tokens, from a walk of the vocabulary's trie side by side
+ * with the automaton.
  *
  * What is below a node that the automaton cannot enter is skipped, so that a state which
- * allows little costs little; a state in which nearly everything goes costs one look at
- * the table for each node. */
+ * allows little costs little.  A state in which nearly everything goes, as inside a
+ * string, is one to which most bytes lead back: below a node where the automaton is back
+ * at it and only such bytes follow, all tokens are allowed without another look. */
 #include "guide/mask.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/mem.h"
 
-/* Longer tokens are never allowed; none that a model was trained with is near it. */
-enum { TOKEN_BYTES_MAX = 4096 };
-
-/* ---- the trie ----------------------------------------------------------------------- */
-
-const char *guide_token(const struct vocab *v, int32_t id, size_t *n, bool *control)
+/* Whether every byte of first..last leads to the state `to`; -1 on failure. */
+static int all_lead(struct automaton *a, int32_t from, unsigned first, unsigned last, int32_t to,
+                    slm_error *err)
 {
-    const char *s = vocab_piece(v, id, false, n);
-
-    *control = *n == 0;
-    return *control ? vocab_piece(v, id, true, n) : s;
-}
-
-struct entry {
-    const unsigned char *s;
-    uint32_t n;  /* with the byte of GUIDE_CONTROL */
-    int32_t id;
-    bool control;
-};
-
-static unsigned byte_at(const struct entry *e, uint32_t i)
-{
-    return !e->control ? e->s[i] : i == 0 ? 0xFFu : e->s[i - 1];
-}
-
-/* Ordinary tokens never have the byte of GUIDE_CONTROL, so those of control come last. */
-static int by_bytes(const void *a, const void *b)
-{
-    const struct entry *x = a, *y = b;
-
-    if (x->control != y->control) {
-        return x->control ? 1 : -1;
-    }
-    const uint32_t n = (x->n < y->n ? x->n : y->n) - x->control;
-    const int c = memcmp(x->s, y->s, n);
-    return c != 0 ? c : x->n != y->n ? (x->n < y->n ? -1 : 1) : x->id - y->id;
-}
-
-static uint32_t common(const struct entry *a, const struct entry *b)
-{
-    uint32_t i = 0;
-
-    while (i < a->n && i < b->n && byte_at(a, i) == byte_at(b, i)) {
-        i++;
-    }
-    return i;
-}
-
-static uint32_t collect(const struct vocab *v, struct entry *entry, uint64_t *end)
-{
-    uint32_t count = 0;
-
-    for (int32_t id = 0; id < vocab_size(v); id++) {
-        bool control;
-        size_t n;
-        const char *s = guide_token(v, id, &n, &control);
-        if (vocab_is_end(v, id)) {
-            end[id / 64] |= (uint64_t)1 << id % 64;
-        } else if (n > 0 && n <= TOKEN_BYTES_MAX && !memchr(s, 0xFF, n)) {
-            entry[count++] = (struct entry){ (const unsigned char *)s, (uint32_t)n + control, id,
-                                             control };
+    for (unsigned b = first; b <= last; b++) {
+        const int32_t next = automaton_step(a, from, (unsigned char)b, err);
+        if (next != to) {
+            return next < 0 ? -1 : 0;
         }
     }
-    return count;
+    return 1;
 }
 
-static uint32_t count_nodes(const struct entry *entry, uint32_t n)
+/* Whether all characters of more than one byte lead back to the state; -1 on failure. */
+static int characters_lead_back(struct automaton *a, int32_t state, slm_error *err)
 {
-    uint32_t nodes = 1;
+    /* Leads of characters that go on alike: first to last, the range of the second byte, and how
+     * many follow that. */
+    static const unsigned char leads[][5] = {
+        { 0xC2, 0xDF, 0x80, 0xBF, 0 }, { 0xE0, 0xE0, 0xA0, 0xBF, 1 }, { 0xE1, 0xEC, 0x80, 0xBF, 1 },
+        { 0xED, 0xED, 0x80, 0x9F, 1 }, { 0xEE, 0xEF, 0x80, 0xBF, 1 }, { 0xF0, 0xF0, 0x90, 0xBF, 2 },
+        { 0xF1, 0xF3, 0x80, 0xBF, 2 }, { 0xF4, 0xF4, 0x80, 0x8F, 2 },
+    };
 
-    for (uint32_t i = 0; i < n; i++) {
-        nodes += entry[i].n - (i > 0 ? common(&entry[i - 1], &entry[i]) : 0);
-    }
-    return nodes;
-}
-
-/* open: scratch, the node at each depth of the token before. */
-static void fill_nodes(struct guide_vocab *t, const struct entry *entry, uint32_t n,
-                       uint32_t *open)
-{
-    uint32_t node = 1, depth = 0;
-
-    open[0] = 0;
-    for (uint32_t i = 0; i < n; i++) {
-        const uint32_t same = i > 0 ? common(&entry[i - 1], &entry[i]) : 0;
-        for (; depth > same; depth--) {
-            t->skip[open[depth]] = node;
+    for (size_t i = 0; i < sizeof leads / sizeof leads[0]; i++) {
+        const unsigned char *l = leads[i];
+        int32_t at = automaton_step(a, state, l[0], err);
+        int ok = at <= STATE_DEAD ? at : all_lead(a, state, l[0], l[1], at, err);
+        for (unsigned k = 0; ok == 1 && k <= l[4]; k++) {
+            const unsigned lo = k == 0 ? l[2] : 0x80, hi = k == 0 ? l[3] : 0xBF;
+            const int32_t to = k == l[4] ? state : automaton_step(a, at, (unsigned char)lo, err);
+            ok = to <= STATE_DEAD ? to : all_lead(a, at, lo, hi, to, err);
+            at = to;
         }
-        for (; depth < entry[i].n; node++) {
-            t->byte[node] = (unsigned char)byte_at(&entry[i], depth);
-            t->depth[node] = (uint16_t)++depth;
-            t->token[node] = i;
-            open[depth] = node;
-        }
-        t->order[i] = entry[i].id;
-        t->depth_max = depth > t->depth_max ? depth : t->depth_max;
-    }
-    for (;; depth--) {
-        t->skip[open[depth]] = node;
-        if (depth == 0) {
-            break;
+        if (ok != 1) {
+            return ok < 0 ? -1 : 0;
         }
     }
-    t->token[node] = n;
+    return 1;
 }
 
-static bool build(struct guide_vocab *t)
+/* The kinds of bytes that lead from the state back to it. */
+static bool find_loops(struct automaton *a, int32_t state, uint64_t *loops, slm_error *err)
 {
-    const size_t n_vocab = (size_t)vocab_size(t->v);
-    struct entry *entry = mem_alloc(n_vocab, sizeof *entry);
-    uint32_t *open = mem_alloc(TOKEN_BYTES_MAX + 2, sizeof *open);
-    uint32_t n = 0;
+    uint64_t others = KIND_BROKEN | KIND_CHARACTER;
 
-    t->words = (n_vocab + 63) / 64;
-    t->end = mem_zalloc(t->words, sizeof *t->end);
-    if (entry && t->end) {
-        n = collect(t->v, entry, t->end);
-        qsort(entry, n, sizeof *entry, by_bytes);
-        t->n_nodes = count_nodes(entry, n);
-    }
-    t->byte = mem_zalloc(t->n_nodes, sizeof *t->byte);
-    t->depth = mem_zalloc(t->n_nodes, sizeof *t->depth);
-    t->skip = mem_zalloc(t->n_nodes, sizeof *t->skip);
-    t->token = mem_zalloc((size_t)t->n_nodes + 1, sizeof *t->token);
-    t->order = mem_alloc(n, sizeof *t->order);
-    const bool ok = entry && open && t->end && t->byte && t->depth && t->skip && t->token &&
-                    t->order;
-    if (ok) {
-        fill_nodes(t, entry, n, open);
-    }
-    mem_free(entry);
-    mem_free(open);
-    return ok;
-}
-
-struct guide_vocab *guide_vocab_new(const struct vocab *v, slm_error *err)
-{
-    struct guide_vocab *t = mem_zalloc(1, sizeof *t);
-
-    if (t) {
-        t->v = v;
-    }
-    if (!t || !build(t)) {
-        guide_vocab_free(t);
-        slm_fail_nomem(err, "the vocabulary of a guide");
-        return NULL;
-    }
-    return t;
-}
-
-void guide_vocab_free(struct guide_vocab *t)
-{
-    if (!t) {
-        return;
-    }
-    mem_free(t->byte);
-    mem_free(t->depth);
-    mem_free(t->skip);
-    mem_free(t->token);
-    mem_free(t->order);
-    mem_free(t->end);
-    mem_free(t);
-}
-
-bool guide_vocab_has_control(const struct guide_vocab *t, const char *text)
-{
-    const size_t len = strlen(text);
-    uint32_t node = 1;
-
-    for (size_t i = 0; i <= len; i++) {
-        const unsigned char byte = i == 0 ? 0xFF : (unsigned char)text[i - 1];
-        while (node < t->n_nodes && t->depth[node] == i + 1 && t->byte[node] != byte) {
-            node = t->skip[node];
-        }
-        if (node >= t->n_nodes || t->depth[node] != i + 1) {
+    *loops = 0;
+    for (unsigned b = 0; b < 0x80; b++) {
+        const int32_t next = automaton_step(a, state, (unsigned char)b, err);
+        if (next < 0) {
             return false;
         }
-        if (i == len) {
-            return t->token[node + 1] > t->token[node];
-        }
-        node++;
+        *(next == state ? loops : &others) |= guide_byte_kind((unsigned char)b);
     }
-    return false;
+    *loops &= ~others;
+    if (*loops & KIND_LOWER) {
+        const int back = characters_lead_back(a, state, err);
+        *loops |= back == 1 ? KIND_CHARACTER : 0;
+        return back >= 0;
+    }
+    return true;
 }
 
-/* ---- masks -------------------------------------------------------------------------- */
+static void set_tokens(const struct guide_trie *t, uint32_t first, uint32_t end, uint64_t *bits)
+{
+    for (uint32_t k = first; k < end; k++) {
+        bits[t->order[k] / 64] |= (uint64_t)1 << t->order[k] % 64;
+    }
+}
 
-static bool walk(struct automaton *a, const struct guide_vocab *t, int32_t state, int32_t *path,
+static bool walk(struct automaton *a, const struct guide_trie *t, int32_t state, int32_t *path,
                  uint64_t *bits, slm_error *err)
 {
     const struct automaton_table *table = automaton_table(a);
+    uint64_t loops;
 
+    if (!find_loops(a, state, &loops, err)) {
+        return false;
+    }
     path[0] = state;
     for (uint32_t i = 1; i < t->n_nodes;) {
         const uint32_t depth = t->depth[i];
@@ -214,21 +101,24 @@ static bool walk(struct automaton *a, const struct guide_vocab *t, int32_t state
                 return false;
             }
         }
+        uint32_t next = i + 1;
         if (to == STATE_DEAD) {
             i = t->skip[i];
             continue;
         }
-        path[depth] = to;
-        for (uint32_t k = t->token[i]; k < t->token[i + 1]; k++) {
-            bits[t->order[k] / 64] |= (uint64_t)1 << t->order[k] % 64;
+        if (to == state && (t->below[i] & ~loops) == 0) {
+            next = t->skip[i];
         }
-        i++;
+        path[depth] = to;
+        set_tokens(t, t->token[i], t->token[next], bits);
+        i = next;
     }
     return true;
 }
 
-const uint64_t *mask_get(struct automaton *a, const struct guide_vocab *t, int32_t state,
-                         int32_t *path, slm_error *err)
+/* The allowed short tokens of a state, kept with it. */
+static const uint64_t *near_mask(struct automaton *a, const struct guide_vocab *t, int32_t state,
+                                 int32_t *path, slm_error *err)
 {
     uint64_t *bits = automaton_data(a, state);
 
@@ -240,10 +130,23 @@ const uint64_t *mask_get(struct automaton *a, const struct guide_vocab *t, int32
         slm_fail_nomem(err, "the allowed tokens of a state");
         return NULL;
     }
-    if (!walk(a, t, state, path, bits, err)) {
+    if (!walk(a, &t->near, state, path, bits, err)) {
         mem_free(bits);
         return NULL;
     }
     automaton_set_data(a, state, bits, t->words * sizeof *bits);
     return bits;
+}
+
+bool mask_get(struct automaton *a, const struct guide_vocab *t, int32_t state, int32_t *path,
+              uint64_t *bits, slm_error *err)
+{
+    const int32_t alias = automaton_alias(a, state, GUIDE_NEAR, err);
+    const uint64_t *near = alias < 0 ? NULL : near_mask(a, t, alias, path, err);
+
+    if (!near) {
+        return false;
+    }
+    memcpy(bits, near, t->words * sizeof *bits);
+    return walk(a, &t->far, state, path, bits, err);
 }
