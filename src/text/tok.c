@@ -193,23 +193,62 @@ static void encode_text(struct tok_call *c, const struct request *r)
     }
 }
 
+static size_t cache_bytes(int bits)
+{
+    return sizeof(struct tok_cache) + ((size_t)2 << bits) * sizeof(struct cached);
+}
+
+/* NULL without memory. */
+static struct tok_cache *cache_new(int bits)
+{
+    struct tok_cache *cache = mem_pages(cache_bytes(bits));
+
+    if (cache != NULL) {
+        cache->bits = bits;
+    }
+    return cache;
+}
+
+void tok_cache_free(struct tok_cache *cache)
+{
+    if (cache != NULL) {
+        mem_pages_free(cache, cache_bytes(cache->bits));
+    }
+}
+
+/* The size of the cache that a text of n bytes deserves. */
+static int cache_bits(size_t n)
+{
+    int bits = CACHE_BITS_MIN;
+
+    while (bits < CACHE_BITS_MAX && n >> (CACHE_TEXT_BITS + bits) > 0) {
+        bits++;
+    }
+    return bits;
+}
+
 /* One call at a time has the cache; others that come meanwhile make their own.  Going without
  * costs time only, so a failed allocation is no error. */
 static void take_cache(struct tok_call *c, size_t n)
 {
     enum { WORTH_BYTES = 4096 };
+    int bits = cache_bits(n);
 
     c->cache = atomic_exchange(&c->v->tables->cache, NULL);
-    if (c->cache == NULL && n >= WORTH_BYTES) {
-        c->cache = mem_pages(CACHE_SLOTS * sizeof *c->cache);
+    if (c->cache == NULL ? n >= WORTH_BYTES : c->cache->bits < bits) {
+        struct tok_cache *larger = cache_new(bits);
+
+        if (larger != NULL) {
+            tok_cache_free(c->cache);
+            c->cache = larger;
+        }
     }
 }
 
 static void give_cache(struct tok_call *c)
 {
     if (c->cache != NULL) {
-        mem_pages_free(atomic_exchange(&c->v->tables->cache, c->cache),
-                       CACHE_SLOTS * sizeof *c->cache);
+        tok_cache_free(atomic_exchange(&c->v->tables->cache, c->cache));
     }
 }
 

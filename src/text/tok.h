@@ -93,12 +93,19 @@ struct hash_slot {
 };
 #define HASH_EMPTY UINT32_MAX
 
-/* A merge: its index is its rank. */
-struct merge {
-    int32_t left, right, id;
+#define RANK_NONE UINT32_MAX
+
+/* What two neighbours would become. */
+struct candidate {
+    uint32_t rank;  /* lower first; RANK_NONE: they do not merge */
+    int32_t id;     /* then -1 */
 };
 
-#define RANK_NONE UINT32_MAX
+/* A merge with all that is asked of it, so that a look-up fetches one line of memory. */
+struct pair_slot {
+    int32_t left, right;
+    struct candidate to;  /* to.rank RANK_NONE: an empty slot */
+};
 
 /* Pieces met before and their tokens.  An entry is right or empty, so what is in the cache
  * never shows in a result. */
@@ -108,8 +115,19 @@ struct cached {
     int32_t n;
 };
 
-/* Two entries side by side make a set. */
-enum { CACHE_BITS = 14, CACHE_SLOTS = 2 << CACHE_BITS, CACHED_BYTES = 23, CACHED_IDS = 9 };
+enum { CACHED_BYTES = 23, CACHED_IDS = 9 };
+
+/* Two entries side by side make a set.  Long texts bring more different pieces: there are as
+ * many sets as the longest text so far has lots of 64 bytes, within bounds that stand for
+ * 2 and 16 MB.  An entry fills a cache line. */
+enum { CACHE_BITS_MIN = 14, CACHE_BITS_MAX = 17, CACHE_TEXT_BITS = 6 };
+
+struct tok_cache {
+    int bits;                          /* log2 of the sets */
+    _Alignas(64) struct cached entry[];
+};
+
+void tok_cache_free(struct tok_cache *cache);
 
 struct tok_tables {
     pthread_mutex_t lock;
@@ -117,8 +135,8 @@ struct tok_tables {
     void *pages;             /* of all tables below */
     size_t pages_bytes;
 
-    /* The cache [CACHE_SLOTS] that no call uses at the moment, or NULL. */
-    struct cached *_Atomic cache;
+    /* The cache that no call uses at the moment, or NULL. */
+    struct tok_cache *_Atomic cache;
 
     /* Text of an ordinary token -> id.  The text is its bytes for byte-level BPE, and as in
      * the file else. */
@@ -134,12 +152,11 @@ struct tok_tables {
     int32_t byte_id[256];
 
     /* By rank: pairs of ids -> merge, and pairs of bytes straight. */
-    struct merge *merge;
-    struct hash_slot *pair;
+    struct pair_slot *pair;
     uint32_t pair_mask;
     uint64_t *pair_filter;   /* a bit for each hash; most pairs do not merge and stop here */
     uint32_t pair_filter_mask;
-    uint32_t *byte_pair;     /* [256][256] rank or RANK_NONE; byte-level only */
+    struct candidate *byte_pair;  /* [256][256]; byte-level only */
 
     /* By score: rank of a token, lower first. */
     uint32_t *score_rank;
@@ -320,12 +337,12 @@ static inline bool tok_cache_is(const struct cached *e, const struct cache_key *
 }
 
 /* The first entry of the key's set. */
-static inline size_t tok_cache_set(const struct cache_key *key)
+static inline struct cached *tok_cache_set(struct tok_cache *cache, const struct cache_key *key)
 {
     uint64_t h = key->k[0] ^ key->k[1] * 0xC2B2AE3D27D4EB4Fu;
 
     h = (h ^ key->k[2] * 0xFF51AFD7ED558CCDu ^ h >> 32) * 0x9E3779B97F4A7C15u;
-    return 2 * (h >> (64 - CACHE_BITS));  /* the top bits depend on all of the key */
+    return &cache->entry[2 * (h >> (64 - cache->bits))];  /* the top bits depend on all of it */
 }
 
 static inline uint64_t tok_pair_hash(int32_t left, int32_t right)
@@ -333,25 +350,19 @@ static inline uint64_t tok_pair_hash(int32_t left, int32_t right)
     return tok_mix(tok_mix((uint64_t)(uint32_t)left << 32 | (uint32_t)right));
 }
 
-/* The rank of merging two tokens, or RANK_NONE. */
-static inline uint32_t tok_pair(const struct tok_tables *t, int32_t left, int32_t right)
+/* What merging two tokens gives. */
+static inline struct candidate tok_pair(const struct tok_tables *t, int32_t left, int32_t right)
 {
     uint64_t h = tok_pair_hash(left, right);
-    uint32_t tag = (uint32_t)(h >> 32);
 
     if (!tok_filter_has(t->pair_filter, t->pair_filter_mask, h)) {
-        return RANK_NONE;
+        return (struct candidate){RANK_NONE, -1};
     }
-
     for (uint32_t i = (uint32_t)h & t->pair_mask;; i = (i + 1) & t->pair_mask) {
-        struct hash_slot slot = t->pair[i];
+        const struct pair_slot *slot = &t->pair[i];
 
-        if (slot.value == HASH_EMPTY) {
-            return RANK_NONE;
-        }
-        if (slot.tag == tag && t->merge[slot.value].left == left &&
-            t->merge[slot.value].right == right) {
-            return slot.value;
+        if ((slot->left == left && slot->right == right) || slot->to.rank == RANK_NONE) {
+            return slot->to;
         }
     }
 }
@@ -365,7 +376,7 @@ struct tok_call {
     struct ids *out;
     struct buf text;      /* a fragment made valid, normalised */
     struct buf chunk;     /* SPM: a chunk with its spaces replaced */
-    struct cached *cache; /* NULL: none */
+    struct tok_cache *cache;  /* NULL: none */
     void *work;           /* of long merges */
     size_t work_bytes;
     bool failed;          /* sticky: an allocation did not succeed */
@@ -398,7 +409,7 @@ static inline struct cache_key tok_cache_ask(const struct tok_call *c, const cha
 
     if (n <= CACHED_BYTES && c->cache != NULL) {
         key = tok_cache_key(s, n);
-        const struct cached *e = &c->cache[tok_cache_set(&key)];
+        const struct cached *e = tok_cache_set(c->cache, &key);
 
         __builtin_prefetch(e);
         __builtin_prefetch(e + 1);
@@ -412,7 +423,7 @@ static inline bool tok_cache_get(struct tok_call *c, const struct cache_key *key
     if (key->k[2] == 0) {
         return false;
     }
-    const struct cached *e = &c->cache[tok_cache_set(key)];
+    const struct cached *e = tok_cache_set(c->cache, key);
     struct ids *out = c->out;
 
     if (!tok_cache_is(e, key)) {
@@ -440,7 +451,7 @@ static inline void tok_cache_put(struct tok_call *c, const struct cache_key *key
     if (key->k[2] == 0 || n > CACHED_IDS || c->failed) {
         return;
     }
-    struct cached *e = &c->cache[tok_cache_set(key)];
+    struct cached *e = tok_cache_set(c->cache, key);
 
     e[1] = e[0];
     memcpy(e->key, key->k, sizeof e->key);

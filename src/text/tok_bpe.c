@@ -5,9 +5,9 @@
  * without a token is dropped, as the models' own tokenizers do. */
 #include "text/tok_merge.h"
 
-static inline struct candidate by_rank(const struct tok_tables *t, uint32_t rank)
+static inline struct candidate by_ids(const struct tok_tables *t, int32_t left, int32_t right)
 {
-    return (struct candidate){rank, rank == RANK_NONE ? -1 : t->merge[rank].id};
+    return left < 0 || right < 0 ? (struct candidate){RANK_NONE, -1} : tok_pair(t, left, right);
 }
 
 static inline struct candidate merge_bytes_fn(const struct tok_tables *t, const char *s,
@@ -18,9 +18,9 @@ static inline struct candidate merge_bytes_fn(const struct tok_tables *t, const 
         unsigned char l = (unsigned char)s[left.begin];
         unsigned char r = (unsigned char)s[right.begin];
 
-        return by_rank(t, t->byte_pair[l * 256 + r]);
+        return t->byte_pair[l * 256 + r];
     }
-    return by_rank(t, left.id < 0 || right.id < 0 ? RANK_NONE : tok_pair(t, left.id, right.id));
+    return by_ids(t, left.id, right.id);
 }
 
 static inline struct candidate merge_chars_fn(const struct tok_tables *t, const char *s,
@@ -29,7 +29,7 @@ static inline struct candidate merge_chars_fn(const struct tok_tables *t, const 
 {
     (void)s;
     (void)end;
-    return by_rank(t, left.id < 0 || right.id < 0 ? RANK_NONE : tok_pair(t, left.id, right.id));
+    return by_ids(t, left.id, right.id);
 }
 
 /* ---- byte-level -------------------------------------------------------------------- */

@@ -14,12 +14,6 @@ struct symbol {
     uint32_t begin;  /* in the piece */
 };
 
-/* What two neighbours would become. */
-struct candidate {
-    uint32_t rank;  /* lower first; RANK_NONE: they do not merge */
-    int32_t id;
-};
-
 typedef struct candidate merge_fn(const struct tok_tables *t, const char *s, struct symbol left,
                                   struct symbol right, uint32_t end);
 

@@ -35,7 +35,7 @@ void tok_tables_free(struct tok_tables *t)
         return;
     }
     drop(t);
-    mem_pages_free(atomic_load(&t->cache), CACHE_SLOTS * sizeof *t->cache);
+    tok_cache_free(atomic_load(&t->cache));
     pthread_mutex_destroy(&t->lock);
     mem_free(t);
 }
@@ -64,7 +64,7 @@ static void *carve(struct tok_tables *t, size_t *at, size_t n, size_t size)
 {
     char *p = t->pages == NULL ? NULL : (char *)t->pages + *at;
 
-    *at += align_up(n * size, 64);  /* n < 2^32 and size <= 12: no overflow */
+    *at += align_up(n * size, 64);  /* n < 2^32 and size <= 16: no overflow */
     return p;
 }
 
@@ -85,14 +85,11 @@ static size_t place(struct tok_tables *t)
         t->score_rank = carve(t, &at, n, sizeof *t->score_rank);
         return at;
     }
-    size_t n_merges = (size_t)v->merges->n;
-
-    n_slots = slots_for(n_merges);
+    n_slots = slots_for((size_t)v->merges->n);
     t->pair = carve(t, &at, n_slots, sizeof *t->pair);
     t->pair_filter = carve(t, &at, filter_words(n_slots), sizeof *t->pair_filter);
     t->pair_mask = (uint32_t)(n_slots - 1);
     t->pair_filter_mask = (uint32_t)(4 * n_slots - 1);
-    t->merge = carve(t, &at, n_merges, sizeof *t->merge);
     if (v->kind == VOCAB_BPE) {
         t->byte_pair = carve(t, &at, BYTE_PAIRS, sizeof *t->byte_pair);
     }
@@ -214,23 +211,20 @@ static void build_bytes(struct tok_tables *t)
 
 /* ---- merges ------------------------------------------------------------------------ */
 
-static bool insert_pair(struct tok_tables *t, uint32_t rank, slm_error *err)
+static bool insert_pair(struct tok_tables *t, struct pair_slot pair, slm_error *err)
 {
-    struct merge m = t->merge[rank];
-    uint64_t h = tok_pair_hash(m.left, m.right);
-    uint32_t tag = (uint32_t)(h >> 32);
+    uint64_t h = tok_pair_hash(pair.left, pair.right);
     uint32_t i = (uint32_t)h & t->pair_mask;
 
     for (int step = 0; step < PROBE_MAX; step++, i = (i + 1) & t->pair_mask) {
-        struct hash_slot *slot = &t->pair[i];
+        struct pair_slot *slot = &t->pair[i];
 
-        if (slot->value == HASH_EMPTY) {
-            *slot = (struct hash_slot){tag, rank};
+        if (slot->to.rank == RANK_NONE) {
+            *slot = pair;
             tok_filter_add(t->pair_filter, t->pair_filter_mask, h);
             return true;
         }
-        if (slot->tag == tag && t->merge[slot->value].left == m.left &&
-            t->merge[slot->value].right == m.right) {
+        if (slot->left == pair.left && slot->right == pair.right) {
             return true;  /* the first rank stands */
         }
     }
@@ -359,10 +353,12 @@ static void resolve(const struct tok_tables *t, struct entry *e, size_t n, int32
 static void note_byte_pair(struct tok_tables *t, const struct entry *e)
 {
     if (t->byte_pair != NULL && e->both.n == 2) {
-        uint32_t *rank = &t->byte_pair[(unsigned char)e->both.s[0] * 256 +
-                                       (unsigned char)e->both.s[1]];
+        struct candidate *to = &t->byte_pair[(unsigned char)e->both.s[0] * 256 +
+                                             (unsigned char)e->both.s[1]];
 
-        *rank = *rank == RANK_NONE ? e->rank : *rank;
+        if (to->rank == RANK_NONE) {
+            *to = (struct candidate){e->rank, e->both.id};
+        }
     }
 }
 
@@ -371,15 +367,14 @@ static bool insert_entries(struct tok_tables *t, const struct entry *e, size_t n
                            size_t *n_unusable, slm_error *err)
 {
     for (size_t i = 0; i < n; i++) {
-        struct merge m = {e[i].left.id, e[i].right.id, e[i].both.id};
+        struct pair_slot pair = {e[i].left.id, e[i].right.id, {e[i].rank, e[i].both.id}};
 
-        if (m.left < 0 || m.right < 0 || m.id < 0) {
+        if (pair.left < 0 || pair.right < 0 || pair.to.id < 0) {
             ++*n_unusable;
             continue;
         }
-        t->merge[e[i].rank] = m;
         note_byte_pair(t, &e[i]);
-        if (!insert_pair(t, e[i].rank, err)) {
+        if (!insert_pair(t, pair, err)) {
             return false;
         }
     }
