@@ -42,8 +42,8 @@ static const struct {
     reader *read;
     const char *language, *answer;
 } cases[] = {
-    { "string", guide_schema, "{\"type\":\"object\",\"properties\":{\"text\":{\"type\":\"string\"}},"
-      "\"required\":[\"text\"]}",
+    { "string", guide_schema, "{\"type\":\"object\",\"properties\":{\"text\":"
+      "{\"type\":\"string\"}},\"required\":[\"text\"]}",
       "{\"text\": \"The quick brown fox jumps over the lazy dog; it was not, as many have said, "
       "an accident. He said \\\"no\\\" twice\\nand left. Caf\xC3\xA9s open at 7:30, don't be late! "
       "\xE6\x9D\xB1\xE4\xBA\xAC is a city of 13,960,000 people (2021), isn't it?\"}" },
@@ -60,15 +60,15 @@ static const struct {
       "\"fahrenheit\",\"kelvin\"]},\"mood\":{\"enum\":[\"good\",\"bad\",\"indifferent\"]}},"
       "\"required\":[\"unit\",\"mood\"]}",
       "{\"unit\": \"fahrenheit\", \"mood\": \"indifferent\"}" },
-    { "nested", guide_schema, "{\"type\":\"object\",\"properties\":{\"title\":{\"type\":\"string\"},"
-      "\"author\":{\"type\":\"object\",\"properties\":{\"name\":{\"type\":\"string\"},\"born\":"
-      "{\"type\":\"integer\",\"minimum\":1000,\"maximum\":2100},\"email\":{\"type\":\"string\","
+    { "nested", guide_schema, "{\"type\":\"object\",\"properties\":{\"title\":{\"type\":"
+      "\"string\"},\"author\":{\"type\":\"object\",\"properties\":{\"name\":{\"type\":\"string\"},"
+      "\"born\":{\"type\":\"integer\",\"minimum\":1000,\"maximum\":2100},\"email\":{\"type\":\"string\","
       "\"format\":\"email\"}},\"required\":[\"name\",\"born\"]},\"tags\":{\"type\":\"array\","
       "\"items\":{\"type\":\"string\",\"maxLength\":20},\"maxItems\":8},\"rating\":{\"type\":"
-      "\"number\",\"minimum\":0,\"maximum\":5},\"chapters\":{\"type\":\"array\",\"items\":{\"type\":"
-      "\"object\",\"properties\":{\"heading\":{\"type\":\"string\"},\"pages\":{\"type\":\"integer\"}},"
-      "\"required\":[\"heading\",\"pages\"]}},\"published\":{\"type\":\"boolean\"}},\"required\":"
-      "[\"title\",\"author\",\"tags\",\"rating\",\"chapters\",\"published\"]}", NESTED_ANSWER },
+      "\"number\",\"minimum\":0,\"maximum\":5},\"chapters\":{\"type\":\"array\",\"items\":"
+      "{\"type\":\"object\",\"properties\":{\"heading\":{\"type\":\"string\"},\"pages\":{\"type\":"
+      "\"integer\"}},\"required\":[\"heading\",\"pages\"]}},\"published\":{\"type\":\"boolean\"}},"
+      "\"required\":[\"title\",\"author\",\"tags\",\"rating\",\"chapters\",\"published\"]}", NESTED_ANSWER },
     { "pattern", guide_schema, "{\"type\":\"object\",\"properties\":{\"code\":{\"type\":\"string\","
       "\"pattern\":\"^[A-Z][a-z]+( [A-Z][a-z]+)* [0-9]{2,5}$\"},\"at\":{\"type\":\"string\","
       "\"format\":\"date-time\"}},\"required\":[\"code\",\"at\"]}",
@@ -78,8 +78,8 @@ static const struct {
       "someone@example.org (the one who wrote, in 2021, about gulls and harbours)" },
     { "prose", guide_regex, "(.|\\n)*", "The quick brown fox jumps over the lazy dog; it was not, "
       "as many have said, an accident.\nHe said \"no\" twice and left." },
-    { "grammar", guide_gbnf, "root ::= line+\nline ::= name \" = \" expr \"\\n\"\nname ::= [a-z_]+\n"
-      "expr ::= term (\" \" [-+*/] \" \" term)*\nterm ::= name | [0-9]+ | \"(\" expr \")\"\n",
+    { "grammar", guide_gbnf, "root ::= line+\nline ::= name \" = \" expr \"\\n\"\n"
+      "name ::= [a-z_]+\nexpr ::= term (\" \" [-+*/] \" \" term)*\nterm ::= name | [0-9]+ | \"(\" expr \")\"\n",
       "total = 2 + count * (width - 17)\nresult_value = total / 2\nx = ((a + b) * (c - d))\n" },
 };
 

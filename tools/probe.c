@@ -15,10 +15,10 @@
  * continuation, end tokens not heeded.  encode prints the seconds that each of five calls
  * took to tokenize a text file, the first with empty caches, and writes the ids.  schema walks at random among the tokens that the
  * schema of a line allows, and after 256 tokens the shortest way to the end; instead of
- * "schema" a line may have "grammar", "regex", "choices" or "json": true.  The line verbs answer each line of standard
- * input with one of standard output; a line that cannot be answered gives
- * {"error": ...} and the next one is read.  Answers are ASCII, since some readers take
- * more than the newline for the end of a line. */
+ * "schema" a line may have "grammar", "regex", "choices" or "json": true.  The line verbs
+ * answer each line of standard input with one of standard output; a line that cannot be
+ * answered gives {"error": ...} and the next one is read.  Answers are ASCII, since some
+ * readers take more than the newline for the end of a line. */
 #include <errno.h>
 #include <getopt.h>
 #include <stdarg.h>

@@ -526,7 +526,7 @@ bool gram_finish(struct grammar *g, gram_expr root, slm_error *err)
         struct gram_node *n = &g->node[e];
         if (n->op == GRAM_REPEAT) {
             n->plain = g->node[n->n].dist > 0;
-            n->min = n->plain ? n->min : 0;  /* a body that may be empty counts as often as wanted */
+            n->min = n->plain ? n->min : 0;  /* an empty body counts as often as wanted */
         }
     }
     if (g->node[root].dist == GRAM_INF) {

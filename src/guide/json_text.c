@@ -537,7 +537,8 @@ static gram_expr magnitudes(const struct json_text *j, const struct decimal *lo,
     }
     gram_list_add(g, &list, with_fraction(&f, lo->whole, true, false));
     if ((int64_t)lo->whole + 1 <= end) {
-        const gram_expr fraction = GRAM_SEQ(g, gram_str(g, "."), fraction_from(&f, 0, false, false));
+        const gram_expr fraction = GRAM_SEQ(g, gram_str(g, "."),
+                                            fraction_from(&f, 0, false, false));
         gram_list_add(g, &list, GRAM_SEQ(g, json_text_integers(j, (int64_t)lo->whole + 1, end, 1),
                                          gram_optional(g, fraction)));
     }

@@ -39,6 +39,26 @@ gram_expr schema_compile(struct schema *s, const json_t *schema, const struct pl
 bool schema_expr(struct grammar *g, json_t *root, const json_t *schema, gram_expr *out,
                  slm_error *err);
 
+/* A whole number that is not negative; `none` where the keyword is absent. */
+uint32_t schema_count(struct schema *s, const json_t *schema, const char *key, uint32_t none,
+                      const struct place *at);
+
+/* ---- schema_scalar.c, schema_object.c: one type each ----------------------------------- */
+
+gram_expr schema_string(struct schema *s, const json_t *schema, const struct place *at);
+gram_expr schema_number(struct schema *s, const json_t *schema, bool integer,
+                        const struct place *at);
+gram_expr schema_object(struct schema *s, const json_t *schema, const struct place *at);
+gram_expr schema_array(struct schema *s, const json_t *schema, const struct place *at);
+
+/* Whether an object has to have this member. */
+bool schema_requires(const json_t *schema, const char *name);
+
+/* A string, in its quotes, that matches; errors are said of `key`. */
+struct regex_opts;
+gram_expr schema_regex(struct schema *s, const char *regex, size_t n, const struct regex_opts *o,
+                       const struct place *at, const char *key);
+
 /* ---- schema_merge.c: schemas as data --------------------------------------------------- */
 
 /* Whether a schema says nothing, apart from annotations. */

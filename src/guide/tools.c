@@ -173,22 +173,16 @@ static gram_expr xml_arguments(struct maker *m, json_t *schema, bool *ok)
 {
     struct grammar *g = m->g;
     struct gram_list list = {0};
-    const json_t *required = json_object_get(schema, "required");
     const char *key;
     json_t *value;
 
     json_object_foreach(json_object_get(schema, "properties"), key, value) {
         const json_t *type = json_object_get(value, "type");
         const bool raw = json_is_string(type) && strcmp(json_string_value(type), "string") == 0;
-        bool needed = false;
-        for (size_t i = 0; i < json_array_size(required); i++) {
-            const char *name = json_string_value(json_array_get(required, i));
-            needed |= name && strcmp(name, key) == 0;
-        }
         const gram_expr v = raw ? raw_string(m, value, key, ok) : json_by(m, schema, value, ok);
         const gram_expr whole = GRAM_SEQ(g, gram_str(g, "<parameter="), gram_str(g, key),
                                          gram_str(g, ">\n"), v, gram_str(g, "\n</parameter>\n"));
-        gram_list_add(g, &list, needed ? whole : gram_optional(g, whole));
+        gram_list_add(g, &list, schema_requires(schema, key) ? whole : gram_optional(g, whole));
     }
     const gram_expr e = gram_seq(g, list.e, list.n);
     gram_list_deinit(&list);

@@ -212,7 +212,8 @@ static bool ask(slm_model *m, slm_guide *guide, const char *messages, const char
     check(text != NULL, &err);
     bool ok = right(text);
     printf("%s: %s\n", ok ? "right" : "wrong", text);
-    ok &= equal("drafts", &plain, &drafted) & equal("batches", &plain, &batched);
+    ok = equal("drafts", &plain, &drafted) && ok;
+    ok = equal("batches", &plain, &batched) && ok;
     slm_free(text);
     slm_free(ids);
     slm_guide_free(guide);
