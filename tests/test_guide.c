@@ -351,12 +351,12 @@ static const char tools_json[] =
     "\"properties\":{\"a\":{\"type\":\"integer\"},\"s\":{\"type\":\"string\"}},\"required\":[\"a\"]}}},"
     "{\"name\":\"now\"}]";
 
-static struct guide *make_tools(const char *template, const char *choice, bool parallel,
-                                slm_error *err)
+static struct guide *make_tools_of(const char *template, const char *list, const char *choice,
+                                   bool parallel, slm_error *err)
 {
     const struct tool_form *form = tool_form_find(template, strlen(template));
     const struct tools_opts o = { choice, parallel };
-    json_t *tools = json_loads(tools_json, 0, NULL);
+    json_t *tools = json_loads(list, 0, NULL);
     struct grammar g;
     gram_expr root = GRAM_NONE;
     struct guide *guide = NULL;
@@ -370,6 +370,56 @@ static struct guide *make_tools(const char *template, const char *choice, bool p
     }
     json_decref(tools);
     return guide;
+}
+
+static struct guide *make_tools(const char *template, const char *choice, bool parallel,
+                                slm_error *err)
+{
+    return make_tools_of(template, tools_json, choice, parallel, err);
+}
+
+/* What the forms that are no JSON can say, and what they refuse. */
+TEST(calls_in_gemmas_form_have_typed_values)
+{
+    static const char form[] = "<|tool_call>call:";
+    static const struct { const char *properties, *good, *bad; } cases[] = {
+        { "\"o\":{\"type\":\"object\",\"properties\":{\"x\":{\"type\":\"number\"},"
+          "\"y\":{\"type\":\"boolean\"},\"z\":{\"type\":\"null\"}},\"required\":[\"y\"]}",
+          "{}|~|{o:{y:true}}|~|{o:{x:1.5,y:false,z:null}}|~|{o:{y:true,z:null}}",
+          "{o:{}}|~|{o:{x:1}}|~|{o:{,y:true}}|~|{o:{z:null,y:true}}" },
+        { "\"l\":{\"type\":\"array\",\"items\":{\"type\":\"string\",\"enum\":[\"a\",\"b c\"]}}",
+          "{}|~|{l:[]}|~|{l:[<|\"|>a<|\"|>,<|\"|>b c<|\"|>]}", "{l:[a]}|~|{l:[,]}|~|{l:[<|\"|>c<|\"|>]}" },
+        { "\"s\":{\"type\":\"string\",\"maxLength\":3}", NULL, "\"s\"" },
+        { "\"l\":{\"type\":\"array\"}", NULL, "\"l\"" },
+        { "\"l\":{\"type\":\"array\",\"items\":{\"type\":\"null\"},\"minItems\":1}", NULL, "\"l\"" },
+        { "\"u\":{\"type\":[\"string\",\"null\"]}", NULL, "\"u\"" },
+        { "\"o\":{\"type\":\"object\",\"required\":[\"p\"]}", NULL, "\"o\"" },
+        { "\"a:b\":{\"type\":\"null\"}", NULL, "\"a:b\"" },
+    };
+
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        char list[600];
+        slm_error err = {0};
+        snprintf(list, sizeof list, "[{\"name\":\"f\",\"parameters\":{\"type\":\"object\","
+                 "\"properties\":{%s}}}]", cases[i].properties);
+        struct guide *guide = make_tools_of(form, list, "required", false, &err);
+        CHECK_EQ(guide != NULL, cases[i].good != NULL);
+        if (!guide) {
+            CHECK(strstr(err.msg, cases[i].bad) != NULL);
+            continue;
+        }
+        for (int bad = 0; bad < 2; bad++) {
+            for (const char *at = bad ? cases[i].bad : cases[i].good; at;) {
+                const char *next = strstr(at, "|~|");
+                char text[200];
+                snprintf(text, sizeof text, "<|tool_call>call:f%.*s<tool_call|>",
+                         next ? (int)(next - at) : (int)strlen(at), at);
+                check_texts(guide, form, text, !bad);
+                at = next ? next + 3 : NULL;
+            }
+        }
+        guide_free(guide);
+    }
 }
 
 TEST(tool_calls_follow_form_and_schema)
@@ -399,6 +449,13 @@ TEST(tool_calls_follow_form_and_schema)
         { "<|tool|>", "required", false, "<|tool_call|>[{\"name\":\"now\",\"arguments\":{}}]<|/tool_call|>", "[]" },
         { "<|start_header_id|> \"parameters\": ", "auto", true, "{\"name\": \"add\", \"parameters\": {\"a\": -1}}|~|Hello {}",
           "{\"a\": 1}|~|{\"name\": \"add\", \"parameters\": {}}" },
+        { "<|tool_call>call:", "auto", true,
+          "|~|text|~|<|tool_call>call:now{}<tool_call|>|~|so <|tool_call>call:add{a:-12}<tool_call|>"
+          "|~|<|tool_call>call:add{a:1,s:<|\"|>x \"<|\xC3\xA4<|\"|>}<tool_call|><|tool_call>call:now{}"
+          "<tool_call|>",
+          "<|tool_call>|~|<|tool_call>call:add{}<tool_call|>|~|<|tool_call>call:add{a:x}<tool_call|>"
+          "|~|<|tool_call>call:add{a:1,}<tool_call|>|~|<|tool_call>call:add{a:1,s:x}<tool_call|>"
+          "|~|<|tool_call>call:add{a:1,s:<|\"|>x<|\"|>y<|\"|>}<tool_call|>" },
     };
 
     for (size_t i = 0; i < COUNT(cases); i++) {
@@ -410,8 +467,6 @@ TEST(tool_calls_follow_form_and_schema)
         guide_free(guide);
     }
     slm_error err = {0};
-    CHECK(make_tools("<|tool_call>call:", "auto", true, &err) == NULL);
-    CHECK(strstr(err.msg, "gemma4") != NULL);
     CHECK(make_tools("[TOOL_CALLS]", "sub", true, &err) == NULL);
     CHECK(strstr(err.msg, "\"sub\"") != NULL);
 }
@@ -690,7 +745,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         T(schema_keywords_accept_and_reject), T(schema_refuses_with_a_pointer),
         T(regular_expressions_match_the_whole_answer), T(grammars_are_read),
-        T(choices_and_any_object), T(tool_calls_follow_form_and_schema), T(hostile_languages_end), T(exponential_languages_end),
+        T(choices_and_any_object), T(tool_calls_follow_form_and_schema),
+        T(calls_in_gemmas_form_have_typed_values), T(hostile_languages_end), T(exponential_languages_end),
         T(masks_are_exact_and_walks_are_valid), T(matcher_follows_any_history),
         T(complete_answers_only_end), T(failed_allocations_are_errors),
     };

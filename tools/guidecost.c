@@ -62,13 +62,14 @@ static const struct {
       "{\"unit\": \"fahrenheit\", \"mood\": \"indifferent\"}" },
     { "nested", guide_schema, "{\"type\":\"object\",\"properties\":{\"title\":{\"type\":"
       "\"string\"},\"author\":{\"type\":\"object\",\"properties\":{\"name\":{\"type\":\"string\"},"
-      "\"born\":{\"type\":\"integer\",\"minimum\":1000,\"maximum\":2100},\"email\":{\"type\":\"string\","
-      "\"format\":\"email\"}},\"required\":[\"name\",\"born\"]},\"tags\":{\"type\":\"array\","
-      "\"items\":{\"type\":\"string\",\"maxLength\":20},\"maxItems\":8},\"rating\":{\"type\":"
-      "\"number\",\"minimum\":0,\"maximum\":5},\"chapters\":{\"type\":\"array\",\"items\":"
+      "\"born\":{\"type\":\"integer\",\"minimum\":1000,\"maximum\":2100},\"email\":{"
+      "\"type\":\"string\",\"format\":\"email\"}},\"required\":[\"name\",\"born\"]},\"tags\":{"
+      "\"type\":\"array\",\"items\":{\"type\":\"string\",\"maxLength\":20},\"maxItems\":8},"
+      "\"rating\":{\"type\":\"number\",\"minimum\":0,\"maximum\":5},\"chapters\":{\"type\":\"array\",\"items\":"
       "{\"type\":\"object\",\"properties\":{\"heading\":{\"type\":\"string\"},\"pages\":{\"type\":"
       "\"integer\"}},\"required\":[\"heading\",\"pages\"]}},\"published\":{\"type\":\"boolean\"}},"
-      "\"required\":[\"title\",\"author\",\"tags\",\"rating\",\"chapters\",\"published\"]}", NESTED_ANSWER },
+      "\"required\":[\"title\",\"author\",\"tags\",\"rating\",\"chapters\",\"published\"]}",
+      NESTED_ANSWER },
     { "pattern", guide_schema, "{\"type\":\"object\",\"properties\":{\"code\":{\"type\":\"string\","
       "\"pattern\":\"^[A-Z][a-z]+( [A-Z][a-z]+)* [0-9]{2,5}$\"},\"at\":{\"type\":\"string\","
       "\"format\":\"date-time\"}},\"required\":[\"code\",\"at\"]}",
@@ -79,7 +80,8 @@ static const struct {
     { "prose", guide_regex, "(.|\\n)*", "The quick brown fox jumps over the lazy dog; it was not, "
       "as many have said, an accident.\nHe said \"no\" twice and left." },
     { "grammar", guide_gbnf, "root ::= line+\nline ::= name \" = \" expr \"\\n\"\n"
-      "name ::= [a-z_]+\nexpr ::= term (\" \" [-+*/] \" \" term)*\nterm ::= name | [0-9]+ | \"(\" expr \")\"\n",
+      "name ::= [a-z_]+\nexpr ::= term (\" \" [-+*/] \" \" term)*\n"
+      "term ::= name | [0-9]+ | \"(\" expr \")\"\n",
       "total = 2 + count * (width - 17)\nresult_value = total / 2\nx = ((a + b) * (c - d))\n" },
 };
 

@@ -75,11 +75,13 @@ static size_t match_on(const char *mark, size_t matched, char c)
     return 0;
 }
 
-/* Any characters, and control tokens of thinking.  Neither contains `mark`, which is ASCII; NULL:
- * no mark.  Where `behind` is no GRAM_NONE, mark and behind may follow. */
-static gram_expr text_without(struct maker *m, const char *mark, gram_expr behind)
+/* Any characters, and control tokens of thinking where it may be part of the text.  Neither
+ * contains `mark`, which is ASCII; NULL: no mark.  Where `behind` is no GRAM_NONE, mark and behind
+ * may follow. */
+static gram_expr text_without(struct maker *m, const char *mark, gram_expr behind, bool thoughts)
 {
-    static const char *const thinking[] = { "<think>", "</think>", "[THINK]", "[/THINK]" };
+    static const char *const thinking[] = { "<think>", "</think>", "[THINK]", "[/THINK]",
+                                            "<|channel>", "<channel|>" };
     enum { MARK_MAX = 64 };
     struct grammar *g = m->g;
     const size_t len = mark ? strlen(mark) : 0;
@@ -104,7 +106,7 @@ static gram_expr text_without(struct maker *m, const char *mark, gram_expr behin
         struct gram_list alt = {0};
         gram_list_add(g, &alt, GRAM_NOTHING);
         gram_list_add(g, &alt, GRAM_SEQ(g, other, state[0]));
-        for (size_t k = 0; k < sizeof thinking / sizeof thinking[0]; k++) {
+        for (size_t k = 0; thoughts && k < sizeof thinking / sizeof thinking[0]; k++) {
             if (is_control(m, thinking[k], strlen(thinking[k]))) {
                 gram_list_add(g, &alt, GRAM_SEQ(g, marked(m, thinking[k]), state[0]));
             }
@@ -138,34 +140,58 @@ static gram_expr arguments(struct maker *m, json_t *schema, bool *ok)
     return !schema || schema_is_empty(schema) ? m->j.object : json_by(m, schema, schema, ok);
 }
 
-/* A value of XML that is a string: as it is, so only what needs no reading of it is supported. */
-static gram_expr raw_string(struct maker *m, const json_t *schema, const char *key, bool *ok)
+/* Says which part of a tool's parameters the form cannot constrain. */
+static void refuse(struct maker *m, bool *ok, const char *key, const char *why)
 {
-    const json_t *list = json_object_get(schema, "enum");
-    const json_t *one = json_object_get(schema, "const");
+    if (*ok) {
+        *ok = slm_fail(m->err, SLM_E_UNSUPPORTED, "the form %s cannot constrain \"%.80s\": %s",
+                       m->form->name, key, why);
+    }
+}
+
+/* Whether a schema has no keywords but these, apart from annotations. */
+static bool says_only(const json_t *schema, const char *const *keywords)
+{
+    json_t *rest = json_copy((json_t *)(uintptr_t)schema);
+
+    for (; *keywords; keywords++) {
+        json_object_del(rest, *keywords);
+    }
+    const bool only = schema_is_empty(rest);
+    json_decref(rest);
+    return only;
+}
+
+static bool has_type(const json_t *schema, const char *name)
+{
+    const char *type = json_string_value(json_object_get(schema, "type"));
+
+    return type && strcmp(type, name) == 0;
+}
+
+/* A string that is written as it is up to `end`.  Only what needs no reading of it is supported. */
+static gram_expr raw_string(struct maker *m, const json_t *schema, const char *key,
+                            const char *end, bool *ok)
+{
+    json_t *list = json_object_get(schema, "enum"), *one = json_object_get(schema, "const");
+    json_t *values = one ? json_pack("[O]", one) : json_incref(list);
     struct gram_list alt = {0};
 
-    for (size_t i = 0; i < json_array_size(list); i++) {
-        const json_t *v = json_array_get(list, i);
-        if (json_is_string(v)) {
-            gram_list_add(m->g, &alt, gram_str(m->g, json_string_value(v)));
+    for (size_t i = 0; i < json_array_size(values); i++) {
+        const char *s = json_string_value(json_array_get(values, i));
+        if (s && !strstr(s, end)) {
+            gram_list_add(m->g, &alt, gram_str(m->g, s));
         }
-    }
-    if (json_is_string(one)) {
-        gram_list_add(m->g, &alt, gram_str(m->g, json_string_value(one)));
     }
     const gram_expr e = gram_alt(m->g, alt.e, alt.n);
     gram_list_deinit(&alt);
-    json_t *rest = json_copy((json_t *)(uintptr_t)schema);
-    json_object_del(rest, "type");
-    json_object_del(rest, "enum");
-    json_object_del(rest, "const");
-    if (*ok && (!schema_is_empty(rest) || (list && one))) {
-        *ok = slm_fail(m->err, SLM_E_UNSUPPORTED, "the form %s writes strings as they are, so only "
-                       "enum or const can constrain \"%.80s\"", m->form->name, key);
+    json_decref(values);
+    if (!says_only(schema, (const char *const[]){ "type", "enum", "const", NULL }) ||
+        (list && one)) {
+        refuse(m, ok, key, "strings are written as they are, so only enum or const can constrain "
+               "them");
     }
-    json_decref(rest);
-    return list || one ? e : text_without(m, "\n</parameter>", GRAM_NONE);
+    return list || one ? e : text_without(m, end, GRAM_NONE, false);
 }
 
 /* <parameter=KEY>...</parameter> of each property, in order. */
@@ -177,9 +203,9 @@ static gram_expr xml_arguments(struct maker *m, json_t *schema, bool *ok)
     json_t *value;
 
     json_object_foreach(json_object_get(schema, "properties"), key, value) {
-        const json_t *type = json_object_get(value, "type");
-        const bool raw = json_is_string(type) && strcmp(json_string_value(type), "string") == 0;
-        const gram_expr v = raw ? raw_string(m, value, key, ok) : json_by(m, schema, value, ok);
+        const gram_expr v = has_type(value, "string")
+                                ? raw_string(m, value, key, "\n</parameter>", ok)
+                                : json_by(m, schema, value, ok);
         const gram_expr whole = GRAM_SEQ(g, gram_str(g, "<parameter="), gram_str(g, key),
                                          gram_str(g, ">\n"), v, gram_str(g, "\n</parameter>\n"));
         gram_list_add(g, &list, schema_requires(schema, key) ? whole : gram_optional(g, whole));
@@ -187,6 +213,118 @@ static gram_expr xml_arguments(struct maker *m, json_t *schema, bool *ok)
     const gram_expr e = gram_seq(g, list.e, list.n);
     gram_list_deinit(&list);
     return e;
+}
+
+/* ---- arguments as Gemma writes them ----------------------------------------------------- */
+
+enum {
+    DEPTH_MAX = 60,  /* values inside values; a limit for the stack */
+    KEY_MAX = 200,   /* bytes; the reader of calls takes somewhat more */
+};
+
+static gram_expr gemma_value(struct maker *m, const json_t *schema, const char *key, int depth,
+                             bool *ok);
+
+static gram_expr gemma_string(struct maker *m, const json_t *schema, const char *key, bool *ok)
+{
+    static const char mark[] = "<|\"|>";
+    const gram_expr text = raw_string(m, schema, key, mark, ok), quote = marked(m, mark);
+
+    return GRAM_SEQ(m->g, quote, text, quote);
+}
+
+static gram_expr gemma_array(struct maker *m, const json_t *schema, const char *key, int depth,
+                             bool *ok)
+{
+    struct grammar *g = m->g;
+
+    if (!says_only(schema, (const char *const[]){ "type", "items", NULL })) {
+        refuse(m, ok, key, "of arrays only items is supported");
+    }
+    const gram_expr item = gemma_value(m, json_object_get(schema, "items"), key, depth + 1, ok);
+    const gram_expr more = GRAM_SEQ(g, gram_str(g, ","), item);
+    const gram_expr items = GRAM_SEQ(g, item, gram_repeat(g, more, 0, GRAM_INF));
+
+    return GRAM_SEQ(g, gram_str(g, "["), gram_optional(g, items), gram_str(g, "]"));
+}
+
+/* Whether each required member is one of the properties. */
+static bool names_all_required(const json_t *schema)
+{
+    const json_t *required = json_object_get(schema, "required");
+    bool all = true;
+
+    for (size_t i = 0; i < json_array_size(required); i++) {
+        const char *name = json_string_value(json_array_get(required, i));
+        all = all && name && json_object_get(json_object_get(schema, "properties"), name);
+    }
+    return all;
+}
+
+/* Members in the order of the properties, from the last to the first: what follows where none was
+ * written yet, and where a comma is needed. */
+static gram_expr gemma_object(struct maker *m, const json_t *schema, const char *key, int depth,
+                              bool *ok)
+{
+    static const char *const keywords[] = { "type", "properties", "required",
+                                            "additionalProperties", NULL };
+    struct grammar *g = m->g;
+    json_t *properties = json_object_get(schema, "properties");
+    struct { gram_expr pair; bool needed; } *member =
+        mem_alloc(json_object_size(properties), sizeof *member);
+    gram_expr first = GRAM_NOTHING, further = GRAM_NOTHING;
+    size_t n = 0;
+    const char *name;
+    json_t *value;
+
+    if (!says_only(schema, keywords) || !names_all_required(schema)) {
+        refuse(m, ok, key, "of objects only properties and required, which names some of them, "
+               "are supported");
+    }
+    g->no_memory |= !member;
+    json_object_foreach(member ? properties : NULL, name, value) {
+        if (!*name || strlen(name) > KEY_MAX || strpbrk(name, ":}< \t\r\n")) {
+            refuse(m, ok, name, "its name cannot be written without quotes");
+        }
+        const gram_expr v = gemma_value(m, value, name, depth + 1, ok);
+        member[n].pair = GRAM_SEQ(g, gram_str(g, name), gram_str(g, ":"), v);
+        member[n++].needed = schema_requires(schema, name);
+    }
+    while (n-- > 0) {
+        const gram_expr begins = GRAM_SEQ(g, member[n].pair, further);
+        const gram_expr goes_on = GRAM_SEQ(g, gram_str(g, ","), begins);
+        first = member[n].needed ? begins : GRAM_ALT(g, begins, first);
+        further = member[n].needed ? goes_on : GRAM_ALT(g, goes_on, further);
+    }
+    mem_free(member);
+    return GRAM_SEQ(g, gram_str(g, "{"), first, gram_str(g, "}"));
+}
+
+static gram_expr gemma_value(struct maker *m, const json_t *schema, const char *key, int depth,
+                             bool *ok)
+{
+    static const char *const as_json[] = { "integer", "number", "boolean", "null" };
+
+    if (depth > DEPTH_MAX) {
+        refuse(m, ok, key, "it is nested too deeply");
+        return GRAM_NONE;
+    }
+    if (has_type(schema, "string")) {
+        return gemma_string(m, schema, key, ok);
+    }
+    if (has_type(schema, "array")) {
+        return gemma_array(m, schema, key, depth, ok);
+    }
+    if (has_type(schema, "object")) {
+        return gemma_object(m, schema, key, depth, ok);
+    }
+    for (size_t i = 0; i < sizeof as_json / sizeof as_json[0]; i++) {
+        if (has_type(schema, as_json[i])) {
+            return json_by(m, (json_t *)(uintptr_t)schema, schema, ok);
+        }
+    }
+    refuse(m, ok, key, "it has no type, or more than one");
+    return GRAM_NONE;
 }
 
 /* ---- calls ------------------------------------------------------------------------------ */
@@ -222,6 +360,15 @@ static gram_expr xml_call(struct maker *m, const char *name, gram_expr args)
                     gram_str(m->g, ">\n"), args, gram_str(m->g, "</function>"));
 }
 
+static gram_expr gemma_call(struct maker *m, const char *name, const json_t *schema, bool *ok)
+{
+    const gram_expr args = schema && !schema_is_empty(schema)
+                               ? gemma_object(m, schema, "parameters", 0, ok)
+                               : gram_str(m->g, "{}");
+
+    return GRAM_SEQ(m->g, gram_str(m->g, "call:"), gram_str(m->g, name), args);
+}
+
 /* A call of the tool; names it in errors. */
 static gram_expr one_call(struct maker *m, const json_t *tool, bool *ok)
 {
@@ -233,6 +380,8 @@ static gram_expr one_call(struct maker *m, const json_t *tool, bool *ok)
         e = xml_call(m, name, xml_arguments(m, schema, ok));
     } else if (m->form->layout == CALL_NAMED) {
         e = named_call(m, name, arguments(m, schema, ok));
+    } else if (m->form->layout == CALL_GEMMA) {
+        e = gemma_call(m, name, schema, ok);
     } else {
         e = json_call(m, name, arguments(m, schema, ok));
     }
@@ -300,11 +449,11 @@ static gram_expr with_text(struct maker *m, gram_expr calls)
 
     if (mark) {
         const gram_expr behind = GRAM_SEQ(g, marked(m, m->form->prefix + strlen(mark)), calls);
-        return text_without(m, mark, calls == GRAM_NONE ? GRAM_NONE : behind);
+        return text_without(m, mark, calls == GRAM_NONE ? GRAM_NONE : behind, true);
     }
     if (*m->form->prefix) {
         const gram_expr all = GRAM_SEQ(g, marked(m, m->form->prefix), calls);
-        return GRAM_SEQ(g, text_without(m, NULL, GRAM_NONE), gram_optional(g, all));
+        return GRAM_SEQ(g, text_without(m, NULL, GRAM_NONE, true), gram_optional(g, all));
     }
     /* A bare call is the whole answer; text begins with something else. */
     struct charset first = {0};
@@ -314,7 +463,7 @@ static gram_expr with_text(struct maker *m, gram_expr calls)
     charset_invert(&first);
     const gram_expr begin = charset_expr(g, &first);
     charset_deinit(&first);
-    return GRAM_ALT(g, calls, GRAM_SEQ(g, begin, text_without(m, NULL, GRAM_NONE)));
+    return GRAM_ALT(g, calls, GRAM_SEQ(g, begin, text_without(m, NULL, GRAM_NONE, true)));
 }
 
 bool guide_tools(struct grammar *g, const struct guide_vocab *t, const struct tool_form *form,
@@ -324,10 +473,6 @@ bool guide_tools(struct grammar *g, const struct guide_vocab *t, const struct to
     const bool none = strcmp(o->choice, "none") == 0, automatic = strcmp(o->choice, "auto") == 0;
     gram_expr call = GRAM_NONE;
 
-    if (form->layout == CALL_GEMMA && !none) {
-        return slm_fail(err, SLM_E_UNSUPPORTED, "calls in the form %s cannot be constrained",
-                        form->name);
-    }
     if (!json_is_array(tools)) {
         return slm_fail(err, SLM_E_ARG, "tools must be a JSON array");
     }
