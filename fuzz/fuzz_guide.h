@@ -11,6 +11,8 @@
 #include "guide/automaton.h"
 #include "guide/guide.h"
 
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
 /* From each state to a byte that some text has next; the distance to the end must not grow beyond
  * what the state before said. */
 static inline void fuzz_walk(const struct grammar *g, gram_expr root, uint64_t seed)

@@ -12,6 +12,9 @@
 #include "server/engine.h"
 #include "server/gen.h"
 
+int LLVMFuzzerInitialize(int *argc, char ***argv);
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
+
 static const char template[] =
     "{% for m in messages %}<{{ m.role }}>{{ m.content }}{% if m.tool_calls %}{{ m.tool_calls | "
     "tojson }}{% endif %}\n{% endfor %}{% if tools %}{{ tools | tojson }}{% endif %}<tool_call>";
