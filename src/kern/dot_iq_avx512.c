@@ -54,6 +54,7 @@ INLINE void tile(uint32_t type, int n, const struct opened *w, const __m512i *pa
     /* Ternary sums have no scale, but short chains that do not wait for each other. */
     const bool scaled = scale_width(type) < 256;
     const int width = scaled ? scale_width(type) / 4 : 8;
+    const int n_scales = 64 / width;
     __m512i sum[GROUP];
 
     UNROLL
@@ -61,7 +62,7 @@ INLINE void tile(uint32_t type, int n, const struct opened *w, const __m512i *pa
         sum[t] = _mm512_setzero_si512();
     }
     NO_UNROLL
-    for (int j = 0; j < 64 / width; j++) {
+    for (int j = 0; j < n_scales; j++) {
         const uint8_t (*q)[64] = &w->q[width * j];
         const int32_t *a = x + (A256_Q + width * j) * n;
         __m512i v[GROUP];
