@@ -23,10 +23,11 @@ static int set_up(void **state)
         "ab", "abc", "\": \"", "{\"", "\"}", "true", "},{", "00",
         /* Characters of several bytes, whole and cut off; and what is no UTF-8. */
         "\xC3\xA4\xC3\xB6", "\xE2\x82", "a\xE2\x82", "\x82\xAC", "\x82\xACz", "\xF0\x9F\x98",
-        "b\xF0\x9F\x98\x80", "a\x80", "\xED\xA0", "\xC0\x80", "a\xC3\xA4\xC3",
+        "b\xF0\x9F\x98\x80", "a\x80", "\xED\xA0", "\xC0\x80", "zz\x80", "a\xC3\xA4\xC3",
         /* What leads out of a string behind what does not, and back into it. */
-        "ab\"", "ab\", \"", "a\\nb", "a\\", "abc def", "aB", "a1", "a\n", "a\tb", "don't",
-        /* Longer than GUIDE_NEAR. */
+        "ab\"", "ab\", \"", "a\\nb", "a\\", "abc def", "aB", "a1", "a\n", "a\tb", "don't", "mob",
+        /* As long as GUIDE_NEAR, nearly so, and longer. */
+        "aaaaaaaaaaaaaaaaaaaaaaaa", "aaaaaaaaaaaaaaaaaaaaaaa\"", "aaaaaaaaaaaaaaaaaaaaaa\"",
         "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaa", "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaa\"",
         "000000000000000000000000000000", "                              ",
     };
@@ -601,6 +602,7 @@ TEST(masks_are_exact_and_walks_are_valid)
         { guide_schema, "{\"type\":\"string\"}" },
         { guide_schema, "{\"type\":\"string\",\"minLength\":60,\"maxLength\":90}" },
         { guide_regex, "(.|\n)*" },
+        { guide_regex, "[a-m ]*0{2}" },
         { guide_regex, "([a-z ]|\xC3\xA4)*0{20,60}" },
         { guide_regex, "([^b]|\n){0,40}(a\xE2\x82\xAC|b)?" },
     };
@@ -645,11 +647,44 @@ TEST(masks_are_exact_and_walks_are_valid)
                 buf_add(&text, s, len);
             }
             CHECK(utf8_valid(buf_str(&text), text.len));
-            CHECK(accepts(guide, buf_str(&text)));
+            bool belongs = false;
+            CHECK(guide_accepts(guide, buf_str(&text), text.len, &belongs, &err) && belongs);
             buf_deinit(&text);
             guide_matcher_free(m);
             guide_free(guide);
         }
+    }
+}
+
+/* Far from the bounds of a repetition rounds are not counted; here it is about where that begins
+ * and ends. */
+TEST(masks_are_exact_near_bounds)
+{
+    static const char *const regexes[] = {
+        "\"a{0,26}\"", "\"a{26}\"", "\"a{30,}\"", "\"a{27,52}\"", "\"(aa?){26,28}\"",
+    };
+    int32_t ids[60], quote = 0, letter = 0;
+
+    for (int32_t id = 0; id < vocab_size(made.v); id++) {
+        size_t n;
+        const char *s = vocab_piece(made.v, id, false, &n);
+        quote = n == 1 && *s == '"' ? id : quote;
+        letter = n == 1 && *s == 'a' ? id : letter;
+    }
+    ids[0] = quote;
+    for (size_t i = 1; i < COUNT(ids); i++) {
+        ids[i] = letter;
+    }
+    for (size_t i = 0; i < COUNT(regexes); i++) {
+        struct guide *guide = make(guide_regex, regexes[i]);
+        slm_error err = {0};
+        struct guide_matcher *m = guide_matcher_new(guide, &err);
+        uint64_t bits[16];
+        for (size_t n = 1; n < COUNT(ids) && guide_allow(m, ids, n, bits, &err); n++) {
+            check_mask(guide, m, ids, n);
+        }
+        guide_matcher_free(m);
+        guide_free(guide);
     }
 }
 
@@ -747,7 +782,8 @@ int main(void)
         T(regular_expressions_match_the_whole_answer), T(grammars_are_read),
         T(choices_and_any_object), T(tool_calls_follow_form_and_schema),
         T(calls_in_gemmas_form_have_typed_values), T(hostile_languages_end), T(exponential_languages_end),
-        T(masks_are_exact_and_walks_are_valid), T(matcher_follows_any_history),
+        T(masks_are_exact_and_walks_are_valid), T(masks_are_exact_near_bounds),
+        T(matcher_follows_any_history),
         T(complete_answers_only_end), T(failed_allocations_are_errors),
     };
 

@@ -65,9 +65,10 @@ static const struct {
       "\"born\":{\"type\":\"integer\",\"minimum\":1000,\"maximum\":2100},\"email\":{"
       "\"type\":\"string\",\"format\":\"email\"}},\"required\":[\"name\",\"born\"]},\"tags\":{"
       "\"type\":\"array\",\"items\":{\"type\":\"string\",\"maxLength\":20},\"maxItems\":8},"
-      "\"rating\":{\"type\":\"number\",\"minimum\":0,\"maximum\":5},\"chapters\":{\"type\":\"array\",\"items\":"
-      "{\"type\":\"object\",\"properties\":{\"heading\":{\"type\":\"string\"},\"pages\":{\"type\":"
-      "\"integer\"}},\"required\":[\"heading\",\"pages\"]}},\"published\":{\"type\":\"boolean\"}},"
+      "\"rating\":{\"type\":\"number\",\"minimum\":0,\"maximum\":5},"
+      "\"chapters\":{\"type\":\"array\",\"items\":{\"type\":\"object\",\"properties\":{"
+      "\"heading\":{\"type\":\"string\"},\"pages\":{\"type\":\"integer\"}},\"required\":"
+      "[\"heading\",\"pages\"]}},\"published\":{\"type\":\"boolean\"}},"
       "\"required\":[\"title\",\"author\",\"tags\",\"rating\",\"chapters\",\"published\"]}",
       NESTED_ANSWER },
     { "pattern", guide_schema, "{\"type\":\"object\",\"properties\":{\"code\":{\"type\":\"string\","
