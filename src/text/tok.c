@@ -195,7 +195,8 @@ static void encode_text(struct tok_call *c, const struct request *r)
 
 static size_t cache_bytes(int bits)
 {
-    return sizeof(struct tok_cache) + ((size_t)2 << bits) * sizeof(struct cached);
+    return sizeof(struct tok_cache) + ((size_t)2 << bits) * sizeof(struct cached) +
+           ((size_t)1 << (bits - 1)) * sizeof(struct cached_long);
 }
 
 /* NULL without memory. */
@@ -205,6 +206,7 @@ static struct tok_cache *cache_new(int bits)
 
     if (cache != NULL) {
         cache->bits = bits;
+        cache->lng = (struct cached_long *)(cache->entry + ((size_t)2 << bits));
     }
     return cache;
 }
@@ -214,6 +216,33 @@ void tok_cache_free(struct tok_cache *cache)
     if (cache != NULL) {
         mem_pages_free(cache, cache_bytes(cache->bits));
     }
+}
+
+void tok_cache_put(struct tok_call *c, const struct cache_ask *ask, const char *s, size_t n,
+                   size_t first)
+{
+    size_t n_ids = c->out->n - first;
+    const int32_t *id = c->out->data + first;
+
+    if ((ask->set == NULL && ask->lng == NULL) || n_ids == 0 || n_ids > CACHED_LONG_IDS ||
+        c->failed) {
+        return;
+    }
+    if (ask->set != NULL && n_ids <= CACHED_IDS) {
+        struct cached *e = ask->set;
+
+        e[1] = e[0];
+        e->key[0] = ask->key[0];
+        e->key[1] = ask->key[1] | (uint64_t)n_ids << 60;
+        memcpy(e->id, id, n_ids * sizeof *id);
+        return;
+    }
+    struct cached_long *e = ask->lng != NULL ? ask->lng : tok_cache_long(c->cache, s, n);
+
+    e->len = (uint8_t)n;
+    e->n = (uint8_t)n_ids;
+    memcpy(e->text, s, n);
+    memcpy(e->id, id, n_ids * sizeof *id);
 }
 
 /* The size of the cache that a text of n bytes deserves. */

@@ -108,22 +108,32 @@ struct pair_slot {
 };
 
 /* Pieces met before and their tokens.  An entry is right or empty, so what is in the cache
- * never shows in a result. */
+ * never shows in a result.  Nearly all pieces are short; two short entries side by side make a
+ * set, which is one line of memory. */
 struct cached {
-    uint64_t key[3];  /* up to 23 bytes and, at the top, how many; 0: empty */
-    int32_t id[9];
-    int32_t n;
+    uint64_t key[2];  /* up to 15 bytes; at the top how many (4 bits) and how many ids (4 bits) */
+    int32_t id[4];
 };
 
-enum { CACHED_BYTES = 23, CACHED_IDS = 9 };
+/* Pieces that are longer or have more tokens; len 0: empty. */
+struct cached_long {
+    uint8_t len, n;
+    char text[58];
+    int32_t id[17];
+};
 
-/* Two entries side by side make a set.  Long texts bring more different pieces: there are as
- * many sets as the longest text so far has lots of 64 bytes, within bounds that stand for
- * 2 and 16 MB.  An entry fills a cache line. */
+enum {
+    CACHED_BYTES = 15, CACHED_IDS = 4, CACHED_LONG_BYTES = 58, CACHED_LONG_IDS = 17,
+};
+
+/* Long texts bring more different pieces: there are as many sets as the longest text so far
+ * has lots of 64 bytes, within bounds that stand for 2 and 16 MB, and half as many long
+ * entries. */
 enum { CACHE_BITS_MIN = 14, CACHE_BITS_MAX = 17, CACHE_TEXT_BITS = 6 };
 
 struct tok_cache {
-    int bits;                          /* log2 of the sets */
+    int bits;                /* log2 of the sets */
+    struct cached_long *lng; /* [2^(bits - 1)] */
     _Alignas(64) struct cached entry[];
 };
 
@@ -314,37 +324,6 @@ static inline uint64_t tok_load_padded(const char *p, size_t n)
     return u[0] | (uint64_t)u[n / 2] << (8 * (n / 2)) | (uint64_t)u[n - 1] << (8 * (n - 1));
 }
 
-struct cache_key { uint64_t k[3]; };
-
-/* The key of a piece of 1 to CACHED_BYTES bytes. */
-static inline struct cache_key tok_cache_key(const char *p, size_t n)
-{
-    uint64_t len = (uint64_t)n << 56;
-
-    if (n <= 8) {
-        return (struct cache_key){{tok_load_padded(p, n), 0, len}};
-    }
-    if (n <= 16) {
-        return (struct cache_key){{tok_load64(p), tok_load_padded(p + 8, n - 8), len}};
-    }
-    return (struct cache_key){{tok_load64(p), tok_load64(p + 8),
-                               len | tok_load_padded(p + 16, n - 16)}};
-}
-
-static inline bool tok_cache_is(const struct cached *e, const struct cache_key *key)
-{
-    return ((e->key[0] ^ key->k[0]) | (e->key[1] ^ key->k[1]) | (e->key[2] ^ key->k[2])) == 0;
-}
-
-/* The first entry of the key's set. */
-static inline struct cached *tok_cache_set(struct tok_cache *cache, const struct cache_key *key)
-{
-    uint64_t h = key->k[0] ^ key->k[1] * 0xC2B2AE3D27D4EB4Fu;
-
-    h = (h ^ key->k[2] * 0xFF51AFD7ED558CCDu ^ h >> 32) * 0x9E3779B97F4A7C15u;
-    return &cache->entry[2 * (h >> (64 - cache->bits))];  /* the top bits depend on all of it */
-}
-
 static inline uint64_t tok_pair_hash(int32_t left, int32_t right)
 {
     return tok_mix(tok_mix((uint64_t)(uint32_t)left << 32 | (uint32_t)right));
@@ -401,65 +380,104 @@ static inline void ids_push(struct tok_call *c, int32_t id)
     }
 }
 
-/* The key of a piece, and its set on the way from memory; an empty key where the piece is not
- * for the cache. */
-static inline struct cache_key tok_cache_ask(const struct tok_call *c, const char *s, size_t n)
+/* A piece on its way to the cache. */
+struct cache_ask {
+    uint64_t key[2];         /* of a short piece; 0: a long one */
+    struct cached *set;      /* NULL: the piece is not for the cache */
+    struct cached_long *lng; /* NULL for a short piece */
+};
+
+/* The bytes that belong to a piece of n bytes, 8 at most. */
+static inline uint64_t tok_first_bytes(size_t n)
 {
-    struct cache_key key = {{0}};
-
-    if (n <= CACHED_BYTES && c->cache != NULL) {
-        key = tok_cache_key(s, n);
-        const struct cached *e = tok_cache_set(c->cache, &key);
-
-        __builtin_prefetch(e);
-        __builtin_prefetch(e + 1);
-    }
-    return key;
+    return n >= 8 ? ~(uint64_t)0 : ((uint64_t)1 << 8 * n) - 1;
 }
 
-/* Appends the tokens of a piece if they are in the cache. */
-static inline bool tok_cache_get(struct tok_call *c, const struct cache_key *key)
+static inline struct cached_long *tok_cache_long(const struct tok_cache *cache, const char *s,
+                                                 size_t n)
 {
-    if (key->k[2] == 0) {
-        return false;
+    return &cache->lng[tok_hash(s, n) * 0x9E3779B97F4A7C15u >> (65 - cache->bits)];
+}
+
+/* The place of a piece, on the way from memory.  `room` bytes may be read from s on. */
+static inline __attribute__((always_inline)) struct cache_ask
+tok_cache_ask(const struct tok_call *c, const char *s, size_t n, size_t room)
+{
+    struct cache_ask ask = {{0}, NULL, NULL};
+
+    if (n > CACHED_LONG_BYTES || c->cache == NULL) {
+        return ask;
     }
-    const struct cached *e = tok_cache_set(c->cache, key);
+    if (n > CACHED_BYTES) {
+        ask.lng = tok_cache_long(c->cache, s, n);
+        __builtin_prefetch(ask.lng);
+        __builtin_prefetch((const char *)ask.lng + 64);
+        return ask;
+    }
+    if (room >= 16) {
+        ask.key[0] = tok_load64(s) & tok_first_bytes(n);
+        ask.key[1] = n > 8 ? tok_load64(s + 8) & tok_first_bytes(n - 8) : 0;
+    } else {
+        ask.key[0] = tok_load_padded(s, n < 8 ? n : 8);
+        ask.key[1] = n > 8 ? tok_load_padded(s + 8, n - 8) : 0;
+    }
+    ask.key[1] |= (uint64_t)n << 56;
+    uint64_t h = ask.key[0] ^ ask.key[1] * 0xC2B2AE3D27D4EB4Fu;
+
+    h = (h ^ h >> 32) * 0x9E3779B97F4A7C15u;  /* the top bits depend on all of the key */
+    ask.set = &c->cache->entry[2 * (h >> (64 - c->cache->bits))];
+    __builtin_prefetch(ask.set);
+    return ask;
+}
+
+static inline bool tok_cache_is(const struct cached *e, const struct cache_ask *ask)
+{
+    return ((e->key[0] ^ ask->key[0]) | (e->key[1] ^ ask->key[1]) << 4) == 0;
+}
+
+static inline bool tok_cache_get_long(struct tok_call *c, const struct cached_long *e,
+                                      const char *s, size_t n)
+{
     struct ids *out = c->out;
 
-    if (!tok_cache_is(e, key)) {
+    if (e->len != n || memcmp(e->text, s, n) != 0) {
+        return false;
+    }
+    if (out->cap - out->n < CACHED_LONG_IDS && ids_reserve(c, CACHED_LONG_IDS) == NULL) {
+        return true;
+    }
+    memcpy(out->data + out->n, e->id, sizeof e->id);
+    out->n += e->n;
+    return true;
+}
+
+/* Appends the tokens of the piece s[0, n) if they are in the cache. */
+static inline bool tok_cache_get(struct tok_call *c, const struct cache_ask *ask, const char *s,
+                                 size_t n)
+{
+    const struct cached *e = ask->set;
+    struct ids *out = c->out;
+
+    if (e == NULL) {
+        return ask->lng != NULL && tok_cache_get_long(c, ask->lng, s, n);
+    }
+    if (!tok_cache_is(e, ask)) {
         e++;
-        if (!tok_cache_is(e, key)) {
-            return false;
+        if (!tok_cache_is(e, ask)) {
+            return n > CACHED_IDS && tok_cache_get_long(c, tok_cache_long(c->cache, s, n), s, n);
         }
     }
     if (out->cap - out->n < CACHED_IDS && ids_reserve(c, CACHED_IDS) == NULL) {
         return true;
     }
-    out->data[out->n] = e->id[0];
-    if (e->n > 1) {
-        memcpy(out->data + out->n, e->id, sizeof e->id);
-    }
-    out->n += (size_t)e->n;
+    memcpy(out->data + out->n, e->id, sizeof e->id);
+    out->n += e->key[1] >> 60;
     return true;
 }
 
-/* Remembers the tokens from `first` on as those of the piece with this key. */
-static inline void tok_cache_put(struct tok_call *c, const struct cache_key *key, size_t first)
-{
-    size_t n = c->out->n - first;
-
-    if (key->k[2] == 0 || n > CACHED_IDS || c->failed) {
-        return;
-    }
-    struct cached *e = tok_cache_set(c->cache, key);
-
-    e[1] = e[0];
-    memcpy(e->key, key->k, sizeof e->key);
-    for (size_t i = 0; i < n; i++) {
-        e->id[i] = c->out->data[first + i];
-    }
-    e->n = (int32_t)n;
-}
+/* Remembers the tokens from `first` on as those of the piece. */
+void tok_cache_put(struct tok_call *c, const struct cache_ask *ask, const char *s, size_t n,
+                   size_t first);
 
 /* Memory for a long merge, at least `bytes`; NULL (and failed) without. */
 void *tok_work(struct tok_call *c, size_t bytes);

@@ -92,7 +92,7 @@ void tok_bpe(struct tok_call *c, const char *s, size_t n)
 {
     enum { AHEAD = 16 };
     size_t cuts[PRETOK_PASS_MAX] = {0};
-    struct cache_key key[AHEAD];
+    struct cache_ask ask[AHEAD];
     size_t end[AHEAD];
     size_t pos = 0;  /* up to here there are pieces */
     size_t at = 0;   /* up to here there are tokens */
@@ -102,15 +102,15 @@ void tok_bpe(struct tok_call *c, const char *s, size_t n)
 
         for (; n_pieces < AHEAD && pos < n; n_pieces++) {
             end[n_pieces] = pretok_next(c->v->pre, s, n, pos, cuts);
-            key[n_pieces] = tok_cache_ask(c, s + pos, end[n_pieces] - pos);
+            ask[n_pieces] = tok_cache_ask(c, s + pos, end[n_pieces] - pos, n - pos);
             pos = end[n_pieces];
         }
         for (int i = 0; i < n_pieces; i++) {
-            if (!tok_cache_get(c, &key[i])) {
+            if (!tok_cache_get(c, &ask[i], s + at, end[i] - at)) {
                 size_t first = c->out->n;
 
                 merge_piece(c, s + at, end[i] - at);
-                tok_cache_put(c, &key[i], first);
+                tok_cache_put(c, &ask[i], s + at, end[i] - at, first);
             }
             at = end[i];
         }
@@ -170,13 +170,13 @@ static void merge_chunk(struct tok_call *c, const char *s, size_t n)
 
 static void chunk(struct tok_call *c, const char *s, size_t n)
 {
-    struct cache_key key = tok_cache_ask(c, s, n);
+    struct cache_ask ask = tok_cache_ask(c, s, n, n);
 
-    if (!tok_cache_get(c, &key)) {
+    if (!tok_cache_get(c, &ask, s, n)) {
         size_t first = c->out->n;
 
         merge_chunk(c, s, n);
-        tok_cache_put(c, &key, first);
+        tok_cache_put(c, &ask, s, n, first);
     }
 }
 

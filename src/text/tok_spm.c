@@ -116,13 +116,13 @@ static void merge_chunk(struct tok_call *c, const char *s, size_t n)
 
 static void chunk(struct tok_call *c, const char *s, size_t n)
 {
-    struct cache_key key = tok_cache_ask(c, s, n);
+    struct cache_ask ask = tok_cache_ask(c, s, n, n);
 
-    if (!tok_cache_get(c, &key)) {
+    if (!tok_cache_get(c, &ask, s, n)) {
         size_t first = c->out->n;
 
         merge_chunk(c, s, n);
-        tok_cache_put(c, &key, first);
+        tok_cache_put(c, &ask, s, n, first);
     }
 }
 
