@@ -10,6 +10,7 @@
  * to change numerics rewrites that file with `repro --write` and says why.
  *
  *   repro            all
+ *   repro --part 1/4 every fourth model, from the first on
  *   repro --sample   a model of each architecture, for emulated machines
  *   repro --write    rewrites the file of hashes */
 #include <unistd.h>
@@ -421,15 +422,19 @@ int main(int argc, char **argv)
     char path[] = "/tmp/slm-repro-XXXXXX";
     struct totals totals = { 0, 0 };
     const int fd = mkstemp(path);
+    int part = 1, n_parts = 1, model = 0;
+    const bool parts = argc > 2 && strcmp(argv[1], "--part") == 0 &&
+                       sscanf(argv[2], "%d/%d", &part, &n_parts) == 2 && part >= 1 &&
+                       part <= n_parts;
 
-    if (fd < 0 || (argc > 1 && !sample && !write)) {
-        fprintf(stderr, "usage: repro [--sample | --write]\n");
+    if (fd < 0 || (argc > 1 && !sample && !write && !parts)) {
+        fprintf(stderr, "usage: repro [--sample | --part I/N | --write]\n");
         return 2;
     }
     close(fd);
     for (int a = 0; arch_at((size_t)a); a++) {
         for (uint32_t t = 0; t < QT_COUNT; t++) {
-            if (quant_type(t) && included(a, t, sample)) {
+            if (quant_type(t) && included(a, t, sample) && model++ % n_parts == part - 1) {
                 run_model(path, a, t, sample, write, &totals);
             }
         }
