@@ -306,7 +306,8 @@ static void notify(const char *state)
 
 static bool catch_signals(void)
 {
-    struct sigaction a = { .sa_handler = on_signal, .sa_flags = SA_RESTART };
+    /* Without SA_RESTART: the read that waits for a signal shall end with it. */
+    struct sigaction a = { .sa_handler = on_signal };
 
     if (pipe(signal_pipe) != 0) {
         out_error("cannot make a pipe: %s", strerror(errno));
