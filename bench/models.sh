@@ -93,7 +93,8 @@ if $write; then
         /<!-- rows -->/ { print; while ((getline line < rows) > 0) print line; skip = 1; next }
         /<!-- end -->/ { skip = 0 }
         /^Measured on / { print "Measured on " cpu "; best of " runs " runs."; old = 1; next }
-        old && /^other work/ { old = 0; next }
+        old && NF { next }
+        old { old = 0 }
         !skip { print }' "$doc" > "$out"
     cat "$out" > "$doc"
 fi
