@@ -87,7 +87,7 @@ static int32_t *input_tokens(struct embeddings *e, json_t *input, size_t *n)
         ids[i] = (int32_t)v;
     }
     if (!ids) {
-        fault_set(&e->fault, 503, NULL, "not enough memory for the request");
+        fault_no_memory(&e->fault);
     }
     return ids;
 }
@@ -159,7 +159,7 @@ static bool embed_all(struct embeddings *e, struct http *h, json_t *data)
     e->n_embd = info.n_embd;
     e->vector = mem_alloc((size_t)info.n_embd, sizeof(float));
     if (!e->vector) {
-        return fault_set(&e->fault, 503, NULL, "not enough memory for the request");
+        return fault_no_memory(&e->fault);
     }
     if (!json_is_array(input) || json_array_size(input) == 0 ||
         json_is_number(json_array_get(input, 0))) {

@@ -6,11 +6,6 @@
 #include "server/gen.h"
 #include "server/json_text.h"
 
-static bool no_memory(struct reader *rd)
-{
-    return fault_set(rd->fault, 503, NULL, "not enough memory for the request");
-}
-
 /* ---- fields -------------------------------------------------------------------------------- */
 
 /* Text of a string or of text blocks; a new reference, or NULL and a fault. */
@@ -38,14 +33,15 @@ static json_t *text_of(struct reader *rd, const char *where, json_t *v)
     out = text.failed ? NULL : json_stringn(buf_str(&text), text.len);
     buf_deinit(&text);
     if (!out) {
-        no_memory(rd);
+        fault_no_memory(rd->fault);
     }
     return out;
 }
 
 static bool add_message(struct reader *rd, json_t *message)
 {
-    return (message && json_array_append_new(rd->r->owned, message) == 0) || no_memory(rd);
+    return (message && json_array_append_new(rd->r->owned, message) == 0) ||
+           fault_no_memory(rd->fault);
 }
 
 /* {"type": "tool_result"}: a message of its own. */
@@ -100,7 +96,8 @@ static bool add_blocks(struct reader *rd, const char *role, const char *at, json
         } else if (type && strcmp(type, "tool_use") == 0 && strcmp(role, "assistant") == 0) {
             json_t *call = call_of(rd, where, block);
             calls = calls ? calls : json_array();
-            ok = ok && call && (json_array_append_new(calls, call) == 0 || no_memory(rd));
+            ok = ok && call && (json_array_append_new(calls, call) == 0 ||
+            fault_no_memory(rd->fault));
         } else if (type && strcmp(type, "thinking") == 0 && strcmp(role, "assistant") == 0) {
             piece = json_object_get(block, "thinking");
             buf_add(&thoughts, json_string_value(piece), json_string_length(piece));
@@ -113,7 +110,7 @@ static bool add_blocks(struct reader *rd, const char *role, const char *at, json
         }
     }
     if (text.failed || thoughts.failed) {
-        ok = no_memory(rd);
+        ok = fault_no_memory(rd->fault);
     } else if (any_text || calls || json_array_size(blocks) == 0) {
         message = json_pack("{s:s, s:o}", "role", role, "content",
                             json_stringn(buf_str(&text), text.len));
@@ -173,7 +170,7 @@ static bool read_system(struct reader *rd, const struct field *f, json_t *v)
     text = text_of(rd, f->name, v);
     return text && (json_array_insert_new(rd->r->owned, 0,
                                           json_pack("{s:s, s:o}", "role", "system", "content",
-                                                    text)) == 0 || no_memory(rd));
+                                                    text)) == 0 || fault_no_memory(rd->fault));
 }
 
 /* Tools become those of the templates. */
@@ -237,7 +234,8 @@ static bool read_thinking(struct reader *rd, const struct field *f, json_t *v)
         return wrong_type(rd, f, "of type enabled or disabled");
     }
     return json_object_set_new(rd->r->variables, "enable_thinking",
-                               json_boolean(strcmp(type, "enabled") == 0)) == 0 || no_memory(rd);
+                               json_boolean(strcmp(type, "enabled") == 0)) == 0 ||
+            fault_no_memory(rd->fault);
 }
 
 #define AT(field) offsetof(struct request, field)

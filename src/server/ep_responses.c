@@ -6,16 +6,12 @@
 #include "server/gen.h"
 #include "server/json_text.h"
 
-static bool no_memory(struct reader *rd)
-{
-    return fault_set(rd->fault, 503, NULL, "not enough memory for the request");
-}
-
 /* ---- fields -------------------------------------------------------------------------------- */
 
 static bool add_message(struct reader *rd, json_t *message)
 {
-    return (message && json_array_append_new(rd->r->owned, message) == 0) || no_memory(rd);
+    return (message && json_array_append_new(rd->r->owned, message) == 0) ||
+           fault_no_memory(rd->fault);
 }
 
 static bool is(const char *type, const char *want)
@@ -42,7 +38,7 @@ static bool add_call(struct reader *rd, const char *where, json_t *item)
             calls = json_array();
             json_object_set_new(last, "tool_calls", calls);
         }
-        return json_array_append_new(calls, call) == 0 || no_memory(rd);
+        return json_array_append_new(calls, call) == 0 || fault_no_memory(rd->fault);
     }
     return add_message(rd, json_pack("{s:s, s:s, s:[o]}", "role", "assistant", "content", "",
                                      "tool_calls", call));
@@ -112,7 +108,8 @@ static bool read_instructions(struct reader *rd, const struct field *f, json_t *
         return wrong_type(rd, f, "a text");
     }
     return json_array_insert_new(rd->r->owned, 0, json_pack("{s:s, s:O}", "role", "system",
-                                                            "content", v)) == 0 || no_memory(rd);
+                                                            "content", v)) == 0 ||
+            fault_no_memory(rd->fault);
 }
 
 static bool read_flat_tools(struct reader *rd, const struct field *f, json_t *v)

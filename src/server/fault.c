@@ -37,6 +37,11 @@ bool fault_from(struct fault *f, const slm_error *err, const char *param)
     return false;
 }
 
+bool fault_no_memory(struct fault *f)
+{
+    return fault_set(f, 503, NULL, "not enough memory for the request");
+}
+
 const char *fault_type(int status)
 {
     static const struct { int status; const char *type; } types[] = {

@@ -20,6 +20,9 @@ bool fault_set(struct fault *f, int status, const char *param, const char *fmt, 
 /* The same from an error of the library; param may be NULL. */
 bool fault_from(struct fault *f, const slm_error *err, const char *param);
 
+/* There is not enough memory for the request. */
+bool fault_no_memory(struct fault *f);
+
 /* What the error object's "type" says for a status. */
 const char *fault_type(int status);
 

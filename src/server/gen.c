@@ -13,11 +13,6 @@
  * often where the client has closed its direction, to learn whether it still reads. */
 enum { KEEP_ALIVE_MS = 15000, PROBE_MS = 100 };
 
-static bool no_memory(struct fault *fault)
-{
-    return fault_set(fault, 503, NULL, "not enough memory for the request");
-}
-
 /* ---- prompts ------------------------------------------------------------------------------- */
 
 static bool render_once(struct request *r, json_t *messages, int32_t **ids, size_t *n, char **text,
@@ -30,7 +25,7 @@ static bool render_once(struct request *r, json_t *messages, int32_t **ids, size
     bool ok = messages_text && variables;
 
     if (!ok) {
-        no_memory(fault);
+        fault_no_memory(fault);
     } else if (!slm_render_tokens(r->model, messages_text, tools, variables, true, ids, n, text,
                                   &err)) {
         ok = fault_from(fault, &err, "messages");
@@ -98,7 +93,7 @@ bool gen_render(struct request *r, size_t limit, int32_t **ids, size_t *n, char 
         const bool ok = fewer && render_once(r, fewer, ids, n, text, fault);
         json_decref(fewer);
         if (!ok) {
-            return fault->status ? false : no_memory(fault);
+            return fault->status ? false : fault_no_memory(fault);
         }
         if (lo == hi) {
             break;
@@ -140,7 +135,7 @@ static bool ids_prompt(struct gen *g, json_t *array)
     slm_model_info_get(g->r.model, &info);
     int32_t *ids = mem_alloc(n, sizeof *ids);
     if (!ids) {
-        return no_memory(&g->fault);
+        return fault_no_memory(&g->fault);
     }
     json_array_foreach(array, i, id) {
         const json_int_t v = json_integer_value(id);
@@ -209,7 +204,7 @@ static bool make_prompts(struct gen *g)
     g->prompts = mem_zalloc(n + 1, sizeof *g->prompts);
     g->n_prompt_ids = mem_zalloc(n + 1, sizeof *g->n_prompt_ids);
     if (!g->prompts || !g->n_prompt_ids) {
-        return no_memory(&g->fault);
+        return fault_no_memory(&g->fault);
     }
     if (!(g->r.messages ? chat_prompt(g) : completion_prompts(g))) {
         return false;
@@ -237,7 +232,7 @@ static bool schema_guide(struct gen *g, slm_guide_kind kind, json_t *schema)
     char *text = schema ? json_dumps(schema, JSON_COMPACT | JSON_ENCODE_ANY) : NULL;
 
     if (schema && !text) {
-        return no_memory(&g->fault);
+        return fault_no_memory(&g->fault);
     }
     g->guide = slm_guide_new(g->r.model, kind, text, text ? strlen(text) : 0, &err);
     free(text);
@@ -250,7 +245,7 @@ static bool tools_guide(struct gen *g)
     char *text = json_dumps(g->r.tools, JSON_COMPACT);
 
     if (!text) {
-        return no_memory(&g->fault);
+        return fault_no_memory(&g->fault);
     }
     g->guide = slm_guide_tools(g->r.model, text, g->r.tool_choice, g->r.parallel_tools, &err);
     free(text);
@@ -304,7 +299,7 @@ static bool on_part(void *arg, slm_part part, int index, const char *text, size_
     struct gen_call *call = part >= SLM_PART_TOOL ? call_at(c, index) : NULL;
 
     if (part >= SLM_PART_TOOL && !call) {
-        return no_memory(&g->fault);
+        return fault_no_memory(&g->fault);
     }
     switch (part) {
     case SLM_PART_CONTENT:
@@ -532,7 +527,7 @@ static bool open_choice(struct gen *g, struct gen_choice *c)
 
     c->logprobs = json_array();
     if (!c->logprobs) {
-        return no_memory(&g->fault);
+        return fault_no_memory(&g->fault);
     }
     c->stream = slm_stream_new(r->model, r->stops, r->n_stops, &err);
     return (c->stream && (!g->interface->answers || open_answer(g, c, &err))) ||
@@ -573,7 +568,7 @@ static bool start(struct gen *g)
     const int n = g->n_prompts * g->r.n;
     g->choices = mem_zalloc((size_t)n, sizeof *g->choices);
     if (!g->choices) {
-        return no_memory(&g->fault);
+        return fault_no_memory(&g->fault);
     }
     for (g->n_choices = 0; g->n_choices < n; g->n_choices++) {
         struct gen_choice *c = &g->choices[g->n_choices];
@@ -728,7 +723,7 @@ void gen_answer(struct http *h, const struct gen_interface *interface, struct re
 
     if (!g) {
         struct fault f;
-        no_memory(&f);
+        fault_no_memory(&f);
         http_reply_fault(h, &f);
         request_deinit(r);
         return;

@@ -138,7 +138,7 @@ bool read_bias(struct reader *rd, const struct field *f, json_t *v)
     }
     r->bias = mem_alloc(json_object_size(v), sizeof *r->bias);
     if (!r->bias) {
-        return fault_set(rd->fault, 503, NULL, "not enough memory for the request");
+        return fault_no_memory(rd->fault);
     }
     slm_model_info_get(r->model, &info);
     json_object_foreach(v, key, value) {
@@ -195,7 +195,7 @@ bool read_stream_options(struct reader *rd, const struct field *f, json_t *v)
 static bool set_variable(struct reader *rd, const char *name, json_t *value)
 {
     return json_object_set_new(rd->r->variables, name, value) == 0 ||
-           fault_set(rd->fault, 503, NULL, "not enough memory for the request");
+           fault_no_memory(rd->fault);
 }
 
 bool read_effort(struct reader *rd, const struct field *f, json_t *v)
@@ -283,7 +283,7 @@ static json_t *content_text(json_t *content, const char *where, struct fault *fa
     out = text.failed ? NULL : json_stringn(buf_str(&text), text.len);
     buf_deinit(&text);
     if (!out) {
-        fault_set(fault, 503, NULL, "not enough memory for the request");
+        fault_no_memory(fault);
     }
     return out;
 }
@@ -354,7 +354,7 @@ json_t *request_message(json_t *message, const char *where, struct fault *fault)
         }
     }
     if (!out) {
-        fault_set(fault, 503, NULL, "not enough memory for the request");
+        fault_no_memory(fault);
     }
     return out;
 }
@@ -375,7 +375,7 @@ bool read_messages(struct reader *rd, const struct field *f, json_t *v)
             return false;
         }
         if (json_array_append_new(rd->r->owned, clean) != 0) {
-            return fault_set(rd->fault, 503, NULL, "not enough memory for the request");
+            return fault_no_memory(rd->fault);
         }
     }
     return true;
@@ -467,7 +467,7 @@ bool request_read(struct request *r, struct engine *e, json_t *body, const struc
     *r = (struct request){ .body = body, .n = 1, .tool_choice = "auto", .parallel_tools = true,
                            .variables = json_object(), .owned = json_array() };
     if (!r->variables || !r->owned) {
-        return fault_set(fault, 503, NULL, "not enough memory for the request");
+        return fault_no_memory(fault);
     }
     if (!find_model(r, e, fault)) {
         return false;
