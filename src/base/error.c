@@ -1,7 +1,7 @@
 /* error.c - filling in slm_error.
  *
  * Messages quote names and paths that come from files, so they are made
- * harmless here, once: one line, valid UTF-8, no control characters. */
+ * harmless here, once, by utf8_tidy. */
 #include "base/error.h"
 
 #include <stdarg.h>
@@ -13,28 +13,6 @@
 /* Longest context that slm_wrap looks at: a path and a few words. */
 enum { CONTEXT_MAX = 4400 };
 
-/* Replaces what a terminal or a log should not get, and drops a cut character at the end. */
-static void tidy(char *s)
-{
-    size_t n = strlen(s);
-
-    n -= utf8_incomplete(s, n);
-    s[n] = '\0';
-    for (size_t i = 0; i < n;) {
-        uint32_t cp;
-        int len = utf8_decode(s + i, n - i, &cp);
-
-        if (len == 0 || cp < 0x20 || (cp >= 0x7F && cp < 0xA0)) {
-            int bad = len == 0 ? 1 : len;
-
-            memset(s + i, '?', (size_t)bad);
-            i += (size_t)bad;
-        } else {
-            i += (size_t)len;
-        }
-    }
-}
-
 static bool fail_va(slm_error *err, slm_code code, int64_t position, const char *fmt, va_list args)
 {
     if (err == NULL) {
@@ -44,7 +22,7 @@ static bool fail_va(slm_error *err, slm_code code, int64_t position, const char 
     char msg[sizeof err->msg];
 
     vsnprintf(msg, sizeof msg, fmt, args);
-    tidy(msg);
+    utf8_tidy(msg);
     err->code = code;
     err->position = position;
     memcpy(err->msg, msg, sizeof msg);
@@ -103,7 +81,7 @@ bool slm_wrap(slm_error *err, const char *fmt, ...)
         memcpy(err->msg, "...", 3);
         memcpy(err->msg + 3, whole + from, n + 1 - from);
     }
-    tidy(err->msg);
+    utf8_tidy(err->msg);
     return false;
 }
 

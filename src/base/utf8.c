@@ -1,6 +1,8 @@
 /* utf8.c - strict UTF-8, after table 3-7 of the Unicode standard. */
 #include "base/utf8.h"
 
+#include <string.h>
+
 /* What the first byte says: length, and the range of the second byte.  The
  * narrower ranges exclude overlong forms, surrogates and values above U+10FFFF. */
 struct lead {
@@ -136,4 +138,25 @@ size_t utf8_incomplete(const char *s, size_t n)
         return 0;
     }
     return 0;
+}
+
+void utf8_tidy(char *s)
+{
+    size_t n = strlen(s);
+
+    n -= utf8_incomplete(s, n);
+    s[n] = '\0';
+    for (size_t i = 0; i < n;) {
+        uint32_t cp;
+        int len = utf8_decode(s + i, n - i, &cp);
+
+        if (len == 0 || cp < 0x20 || (cp >= 0x7F && cp < 0xA0)) {
+            int bad = len == 0 ? 1 : len;
+
+            memset(s + i, '?', (size_t)bad);
+            i += (size_t)bad;
+        } else {
+            i += (size_t)len;
+        }
+    }
 }

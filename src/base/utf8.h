@@ -31,4 +31,9 @@ size_t utf8_count(const char *s, size_t n);
  * complete yet: 0..3.  Invalid bytes count as complete. */
 size_t utf8_incomplete(const char *s, size_t n);
 
+/* Makes the string s fit for a terminal, a log or a reply, in place: one line of valid UTF-8
+ * without control characters.  What is neither becomes "?", and a character that was cut at the
+ * end is dropped. */
+void utf8_tidy(char *s);
+
 #endif

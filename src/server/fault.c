@@ -1,8 +1,13 @@
-/* fault.c - faults and their types. */
+/* fault.c - faults and their types.
+ *
+ * Messages quote what the client sent, cut to a number of bytes; utf8_tidy makes them text again,
+ * since JSON can hold nothing else. */
 #include "server/fault.h"
 
 #include <stdarg.h>
 #include <stdio.h>
+
+#include "base/utf8.h"
 
 bool fault_set(struct fault *f, int status, const char *param, const char *fmt, ...)
 {
@@ -14,6 +19,8 @@ bool fault_set(struct fault *f, int status, const char *param, const char *fmt, 
     va_start(ap, fmt);
     vsnprintf(f->message, sizeof f->message, fmt, ap);
     va_end(ap);
+    utf8_tidy(f->param);
+    utf8_tidy(f->message);
     return false;
 }
 

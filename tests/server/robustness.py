@@ -141,6 +141,8 @@ def ranges(s):
     refused(s.chat(logprobs=True, top_logprobs=21), "top_logprobs")
     refused(s.chat(top_logprobs=2), "top_logprobs")
     refused(s.chat(nonsense=1), "nonsense")
+    refused(s.chat(**{"x" * 59 + "\u010d": 1}), "x" * 59 + "\u010d")  # cut within a character
+    refused(s.chat(**{"\u010d" * 200: 1}), "\u010d" * 63)
     refused(s.chat(model="gpt-9"), "model", 404)
     refused(s.chat(tool_choice="required"), "tool_choice")
     assert s.chat(max_tokens=3.0)[0] == 200
