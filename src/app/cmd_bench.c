@@ -363,7 +363,8 @@ static bool run_tests(const struct bench *b, struct model_result *m, struct test
     return ok;
 }
 
-/* Runs this program on the model for one token and measures the process. */
+/* Runs this program on the model for one token and measures the process.  A model without a
+ * template gets the text as it is. */
 static void measure_start(const struct bench *b, struct model_result *m)
 {
     m->start_s = -1;
@@ -375,7 +376,7 @@ static void measure_start(const struct bench *b, struct model_result *m)
         if (pid == 0) {
             if (freopen("/dev/null", "w", stdout) && freopen("/dev/null", "w", stderr)) {
                 execl("/proc/self/exe", "slm", "run", m->path, "-p", "Hi", "-n", "1", "--quiet",
-                      (char *)NULL);
+                      m->info.has_template ? (char *)NULL : "--raw", (char *)NULL);
             }
             _exit(127);
         }
