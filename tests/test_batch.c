@@ -309,10 +309,25 @@ static slm_batch_stats random_schedule(slm_model *m, uint64_t seed, slm_batch_pa
     return stats;
 }
 
+/* Sanitizers are slow: there an architecture has one of the three seeds. */
+static bool has_seed(int arch, uint64_t seed)
+{
+#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
+    return (uint64_t)arch % 3 + 1 == seed;
+#else
+    (void)arch;
+    (void)seed;
+    return true;
+#endif
+}
+
 TEST(company_and_order_never_show)
 {
     for (int i = 0; i < N_ARCH; i++) {
         for (uint64_t seed = 1; seed <= 3; seed++) {
+            if (!has_seed(i, seed)) {
+                continue;
+            }
             random_schedule(fx.models[i], seed * 31, (slm_batch_params){
                 .parallel = 1 + (int)(seed * 2), .chunk = seed == 1 ? 0 : (int)seed * 9,
                 .kv = seed == 2 ? SLM_KV_F32 : seed == 3 ? SLM_KV_Q8_0 : SLM_KV_F16,
@@ -329,6 +344,9 @@ TEST(short_of_pages_nothing_changes)
 
     for (int i = 0; i < N_ARCH; i++) {
         for (uint64_t seed = 1; seed <= 3; seed++) {
+            if (!has_seed(i, seed)) {
+                continue;
+            }
             slm_batch_params params = { .parallel = 5, .chunk = 40 };
             params.cache_bytes = least_bytes(fx.models[i], params) * (9 + seed) / 10;
             const slm_batch_stats s = random_schedule(fx.models[i], seed * 37, params);
@@ -879,7 +897,8 @@ int main(void)
         T(events_may_submit_and_cancel), T(nan_ends_its_own_request_only),
         T(wrong_requests_are_refused_by_name), T(a_full_queue_is_busy),
         T(wrong_batches_are_refused_by_name), T(a_long_prompt_holds_nobody_up),
-        T(sessions_of_the_engine_may_work_beside_it), T(a_step_allocates_only_when_it_admits), T(failed_allocations_are_errors),
+        T(sessions_of_the_engine_may_work_beside_it),
+        T(a_step_allocates_only_when_it_admits), T(failed_allocations_are_errors),
         T(memory_stays_flat_over_many_requests),
     };
 

@@ -10,8 +10,8 @@
  * to change numerics rewrites that file with `repro --write` and says why.
  *
  *   repro            all
- *   repro --part 1/4 every fourth model, from the first on
- *   repro --sample   a model of each architecture, for emulated machines
+ *   repro --sample   a model of each architecture, for emulated machines and sanitizers
+ *   --part 1/4       every fourth model of these, from the first on
  *   repro --write    rewrites the file of hashes */
 #include <unistd.h>
 
@@ -414,28 +414,51 @@ static void run_model(const char *path, int a, uint32_t type, bool sample, FILE 
     }
 }
 
+struct options {
+    bool sample, write;
+    int part, n_parts;
+};
+
+static bool read_options(struct options *o, int argc, char **argv)
+{
+    *o = (struct options){ .part = 1, .n_parts = 1 };
+    for (int i = 1; i < argc; i++) {
+        if (strcmp(argv[i], "--sample") == 0) {
+            o->sample = true;
+        } else if (strcmp(argv[i], "--write") == 0) {
+            o->write = true;
+        } else if (strcmp(argv[i], "--part") != 0 || i + 1 == argc ||
+                   sscanf(argv[++i], "%d/%d", &o->part, &o->n_parts) != 2 || o->part < 1 ||
+                   o->part > o->n_parts) {
+            return false;
+        }
+    }
+    return !o->write || (!o->sample && o->n_parts == 1);
+}
+
 int main(int argc, char **argv)
 {
-    const bool sample = argc > 1 && strcmp(argv[1], "--sample") == 0;
-    const bool writing = argc > 1 && strcmp(argv[1], "--write") == 0;
-    FILE *write = writing ? fopen(HASH_FILE, "w") : NULL;
+    struct options o;
     char path[] = "/tmp/slm-repro-XXXXXX";
     struct totals totals = { 0, 0 };
-    const int fd = mkstemp(path);
-    int part = 1, n_parts = 1, model = 0;
-    const bool parts = argc > 2 && strcmp(argv[1], "--part") == 0 &&
-                       sscanf(argv[2], "%d/%d", &part, &n_parts) == 2 && part >= 1 &&
-                       part <= n_parts;
+    int model = 0;
 
-    if (fd < 0 || (argc > 1 && !sample && !write && !parts)) {
-        fprintf(stderr, "usage: repro [--sample | --part I/N | --write]\n");
+    if (!read_options(&o, argc, argv)) {
+        fprintf(stderr, "usage: repro [--sample] [--part I/N] | --write\n");
+        return 2;
+    }
+    FILE *write = o.write ? fopen(HASH_FILE, "w") : NULL;
+    const int fd = mkstemp(path);
+
+    if (fd < 0 || (o.write && !write)) {
+        perror("repro");
         return 2;
     }
     close(fd);
     for (int a = 0; arch_at((size_t)a); a++) {
         for (uint32_t t = 0; t < QT_COUNT; t++) {
-            if (quant_type(t) && included(a, t, sample) && model++ % n_parts == part - 1) {
-                run_model(path, a, t, sample, write, &totals);
+            if (quant_type(t) && included(a, t, o.sample) && model++ % o.n_parts == o.part - 1) {
+                run_model(path, a, t, o.sample, write, &totals);
             }
         }
     }
