@@ -618,11 +618,11 @@ static int piece_of(const struct request *r, int n)
     return n;
 }
 
-/* Rows of prompts for a step: by the time that a row has taken, once that is known. */
+/* Rows of prompts for a step: by the time that a row has taken, and few until that is known. */
 static int prompt_rows(const struct batch *b, bool answers_too)
 {
     const int most = answers_too ? b->p.chunk : b->chunk_max;
-    const double timed = b->row_s > 0 ? STEP_S / b->row_s : CHUNK_BUSY;
+    const double timed = b->row_s > 0 ? STEP_S / b->row_s : CHUNK_LEAST;
 
     if (timed >= most) {
         return most;
