@@ -150,25 +150,50 @@ double cands_total(const struct cands *c)
     return total;
 }
 
-/* Takes the logits with their biases over as candidates.  A model that gives NaN or +inf is
- * broken, and one that gives only -inf allows no token. */
-static bool take_logits(struct sampler *s, const float *logits, slm_error *err)
+/* Finds the largest logit, of equal ones the one with the lowest id, in one pass over memory that
+ * is larger than the caches.  A model that gives NaN or +inf is broken. */
+static bool find_best(const struct cands *c, const float *logits, int *best_id, slm_error *err)
 {
-    struct cands *c = &s->c;
-    int n_bad = 0;
+    float max = -INFINITY;
+    int n_bad = 0, at = 0;
 
-    for (int i = 0; i < c->n_vocab; i++) {
-        n_bad += !(logits[i] <= FLT_MAX);
+    for (int b = 0, end; b < c->n_vocab; b = end) {
+        end = c->n_vocab - b < CAND_BLOCK ? c->n_vocab : b + CAND_BLOCK;
+        for (int i = b; i < end; i++) {
+            n_bad += !(logits[i] <= FLT_MAX);
+        }
+        const float block_max = c->kern->max(logits + b, end - b);
+        if (block_max > max) {
+            max = block_max;
+            at = b;
+        }
     }
     if (n_bad > 0) {
         return slm_fail(err, SLM_E_NUMERIC, "%d logits are not numbers; the model file is broken",
                         n_bad);
     }
-    memcpy(c->x, logits, (size_t)c->n_vocab * sizeof *logits);
-    for (size_t i = 0; i < s->p.n_logit_bias; i++) {
-        c->x[s->bias[i].id] += s->bias[i].bias;
+    while (logits[at] < max) {
+        at++;
     }
-    if (c->kern->max(c->x, c->n_vocab) < -FLT_MAX) {
+    *best_id = at;
+    return true;
+}
+
+/* Takes the logits with their biases over as candidates; best_id: the largest logit's.  A model
+ * that gives only -inf allows no token. */
+static bool take_logits(struct sampler *s, const float *logits, int best_id, slm_error *err)
+{
+    struct cands *c = &s->c;
+    float max = logits[best_id];
+
+    memcpy(c->x, logits, (size_t)c->n_vocab * sizeof *logits);
+    if (s->p.n_logit_bias > 0) {
+        for (size_t i = 0; i < s->p.n_logit_bias; i++) {
+            c->x[s->bias[i].id] += s->bias[i].bias;
+        }
+        max = c->kern->max(c->x, c->n_vocab);
+    }
+    if (max < -FLT_MAX) {
         return slm_fail(err, SLM_E_NUMERIC, "no token is possible: all logits%s are -inf",
                         s->p.n_logit_bias > 0 ? " with their biases" : "");
     }
@@ -316,12 +341,34 @@ static void mirostat_note(struct sampler *s, int i)
 
 /* ---- the whole ------------------------------------------------------------------------- */
 
+/* Whether nothing but the largest logit matters. */
+static bool plain_greedy(const struct sampler *s, size_t n_hist)
+{
+    if (s->p.temperature != 0 || s->p.n_logit_bias > 0 || constrained(s, n_hist)) {
+        return false;
+    }
+    for (const struct sampler_stage *st = sampler_stages; st->name; st++) {
+        if (st->active(&s->p)) {
+            return false;
+        }
+    }
+    return true;
+}
+
 bool sampler_draw(struct sampler *s, const float *logits, const int32_t *hist, size_t n_hist,
                   int32_t *id, slm_error *err)
 {
     struct cands *c = &s->c;
+    int best_id;
 
-    if (!take_logits(s, logits, err)) {
+    if (!find_best(c, logits, &best_id, err)) {
+        return false;
+    }
+    if (plain_greedy(s, n_hist) && logits[best_id] >= -FLT_MAX) {
+        *id = best_id;
+        return true;
+    }
+    if (!take_logits(s, logits, best_id, err)) {
         return false;
     }
     if (constrained(s, n_hist) && !apply_constraint(s, hist, n_hist, err)) {
