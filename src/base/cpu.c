@@ -69,6 +69,7 @@ static const struct feature {
     {"avx512_vbmi",   7, 0, ECX, 1,  STATE_ZMM,  ISA_COUNT},
     {"avx512_bf16",   7, 1, EAX, 5,  STATE_ZMM,  ISA_COUNT},
     {"avx512_fp16",   7, 0, EDX, 23, STATE_ZMM,  ISA_COUNT},
+    {"amx_bf16",      7, 0, EDX, 22, STATE_TILE, ISA_AMX},
     {"amx_tile",      7, 0, EDX, 24, STATE_TILE, ISA_AMX},
     {"amx_int8",      7, 0, EDX, 25, STATE_TILE, ISA_AMX},
 };

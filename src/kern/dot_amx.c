@@ -12,14 +12,18 @@
  *   iq     the same, x = code * scale
  *   tq     code + 124
  *
- * What q3_K and tq add comes out again through the sum of the activation codes.  The
- * planes of a 16-row panel are B tiles as they are; the activations, token after
- * token, are A tiles, and a C tile is [16 tokens][16 rows].  Everything is exact, so
- * the one float step per superblock sees the same integers as in other tiers.
+ * What q3_K and tq add comes out again through the sum of the activation codes; sums
+ * with minimums are tile products too.  The planes of a 16-row panel are B tiles as they
+ * are, activations are A tiles, and a C tile is [16 tokens][16 rows].  Everything is
+ * exact, so the one float step per superblock sees the same integers as in other tiers.
  *
- * Vector work for one unit of tiles (sums, float steps) is done between the tile
- * products of the next.  Fewer tokens, and types of 32 weights, where a float step
- * per 32 would leave tiles idle, use the VNNI kernels.
+ * Vector work (unpacking, float steps) is done between tile products.  While those are on
+ * their way, a core has one port for multiplications and shifts of 512 bits instead of two,
+ * but both for additions and shuffles: that, and what fits the first-level cache, decides
+ * the shape of everything here.
+ *
+ * Fewer tokens, and types of 32 weights, where a float step per 32 would leave tiles idle,
+ * use the VNNI kernels.
  *
  * Tiles are configured at the start of each call and released at its end, so any
  * thread may call. */
@@ -32,9 +36,9 @@
 /* Tokens of a batch from which tiles are faster. */
 enum { AMX_MIN = 10 };
 
-/* Tokens of a tile, and the most that one pass over the weights takes: their sums (16 KiB)
- * should stay in the first-level cache, their activations in the second. */
-enum { TILE_TOK = 16, PASS_TOK = 128, PASS_BYTES = 1280 * 1024 };
+/* Tokens of a tile, and the most that one pass over the weights takes.  K is taken in pieces whose
+ * activations leave room in the second-level cache. */
+enum { TILE_TOK = 16, PASS_TOK = 256, PASS_BYTES = 1280 * 1024 };
 
 /* Row groups whose planes exist at the same time. */
 enum { GROUPS = 2 };
@@ -45,16 +49,19 @@ enum { GROUPS = 2 };
 
 /* ---- activations ----------------------------------------------------------------------------- */
 
-/* 256 values of one token, a column of dot_avx512.h.  Records of one block follow each other token
- * by token, padded to whole tiles; then comes the next block. */
-struct record {
-    int32_t row[A256_TILE_ROWS];
+/* 256 values of 16 tokens as A tiles.  Tiles of one block follow each other, then comes the next
+ * block. */
+struct act_tile {
+    int8_t q[4][TILE_TOK][64];   /* codes, 64 of K at a time */
+    int32_t s[TILE_TOK][16];     /* sums of 16 codes: multiples of 16 and rest, a pair of bf16 */
+    int32_t d[TILE_TOK];         /* scales */
+    int32_t bias[TILE_TOK];      /* -124 times the sum of all codes */
 };
-static_assert(sizeof(struct record) == 320, "records are whole cache lines");
+static_assert(sizeof(struct act_tile) % 64 == 0, "tiles are whole cache lines");
 
-static size_t padded(int n_tok)
+static int tiles_of(int n_tok)
 {
-    return align_up((size_t)n_tok, TILE_TOK);
+    return (n_tok + TILE_TOK - 1) / TILE_TOK;
 }
 
 static bool use_tiles(enum act_kind kind, int n_tok)
@@ -67,7 +74,44 @@ static size_t act_bytes_amx(enum act_kind kind, int k, int n_tok)
     if (!use_tiles(kind, n_tok)) {
         return act_bytes_avx512(kind, k, n_tok);
     }
-    return (size_t)(k / 256) * padded(n_tok) * sizeof(struct record);
+    return (size_t)(k / 256) * (size_t)tiles_of(n_tok) * sizeof(struct act_tile);
+}
+
+/* Whole numbers of at most eight bits as bf16 in the upper half of each lane. */
+INLINE __m512i bf16_of(__m512i v)
+{
+    return _mm512_castps_si512(_mm512_cvtepi32_ps(v));
+}
+
+/* Sums of 16 codes, of at most 12 bits, as pairs that bf16 holds exactly. */
+INLINE __m512i bf16_pairs(__m512i s)
+{
+    const __m512i rest = _mm512_and_si512(s, _mm512_set1_epi32(15));
+    return _mm512_or_si512(bf16_of(rest),
+                           _mm512_srli_epi32(bf16_of(_mm512_sub_epi32(s, rest)), 16));
+}
+
+static void quant_tile(const float *x, size_t ldx, int n, struct act_tile *out)
+{
+    _Alignas(64) int32_t column[COLUMN_256];
+
+    for (int t = 0; t < n; t++) {
+        quant_256(x + (size_t)t * ldx, column, true);
+        for (int i = 0; i < 4; i++) {
+            _mm512_store_si512(out->q[i][t], _mm512_load_si512(column + A256_Q + 16 * i));
+        }
+        const __m256i s16 = _mm256_load_si256((const void *)(column + A256_P16));
+        _mm512_store_si512(out->s[t], bf16_pairs(_mm512_cvtepi16_epi32(s16)));
+        out->d[t] = column[A256_D];
+        out->bias[t] = column[A256_B3];
+    }
+    for (int t = n; t < TILE_TOK; t++) {
+        for (int i = 0; i < 4; i++) {
+            _mm512_store_si512(out->q[i][t], _mm512_setzero_si512());
+        }
+        _mm512_store_si512(out->s[t], _mm512_setzero_si512());
+        out->d[t] = out->bias[t] = 0;
+    }
 }
 
 static void act_quant_amx(enum act_kind kind, const float *x, size_t ldx, int k, int n_tok, int t0,
@@ -77,23 +121,27 @@ static void act_quant_amx(enum act_kind kind, const float *x, size_t ldx, int k,
         act_quant_avx512(kind, x, ldx, k, n_tok, t0, t1, act);
         return;
     }
-    const size_t step = padded(n_tok), end = t1 == n_tok ? step : (size_t)t1;
-    struct record *r = act;
+    const int step = tiles_of(n_tok);
+    struct act_tile *out = act;
 
-    for (int b = 0; b < k / 256; b++, r += step) {
-        for (int t = t0; t < t1; t++) {
-            quant_256(x + (size_t)t * ldx + 256 * (size_t)b, r[t].row, true);
+    for (int b = 0; b < k / 256; b++, out += step) {
+        for (int t = t0; t < t1; t += TILE_TOK) {
+            quant_tile(x + (size_t)t * ldx + 256 * (size_t)b, ldx, min_int(TILE_TOK, t1 - t),
+                       out + t / TILE_TOK);
         }
-        memset(r + t1, 0, (end - (size_t)t1) * sizeof *r);
     }
 }
 
 /* ---- planes ---------------------------------------------------------------------------------- */
 
-/* One panel: bytes as [64 k4][16 rows][4], and what the float step needs of each row. */
+/* One panel as B tiles: bytes as [64 k4][16 rows][4]. */
 struct planes {
     uint8_t q[2][64][64];
-    __m512i m[8];
+    int32_t m[16][16];  /* minimums [16 of K][16 rows], as pairs of the same bf16 */
+};
+
+/* What the float steps need of the 16 rows of a panel. */
+struct rows {
     __m512 d, dmin;
 };
 
@@ -147,15 +195,21 @@ INLINE __m512i bit_select(__m512i mask, __m512i a, __m512i b)
     return _mm512_ternarylogic_epi32(mask, a, b, 0xCA);
 }
 
-/* High and low bytes of the signed codes v times the words s, at vector k. */
-INLINE void put_bytes(struct planes *out, int k, __m512i v, __m512i s)
+/* High and low bytes of the codes v, less `bias` (32 or 128), times the words s, at vector k.
+ * Shuffles stand for shifts. */
+INLINE void put_bytes(struct planes *out, int k, __m512i v, int bias, __m512i s)
 {
-    const __m512i even = _mm512_set1_epi16(255);
-    const __m512i a = _mm512_mullo_epi16(_mm512_srai_epi16(_mm512_slli_epi16(v, 8), 8), s);
-    const __m512i b = _mm512_mullo_epi16(_mm512_srai_epi16(v, 8), s);
+    const __m512i down = _mm512_set4_epi32(0x0F0F0D0D, 0x0B0B0909, 0x07070505, 0x03030101);
+    const __m512i up = _mm512_set4_epi32(0x0E0E0C0C, 0x0A0A0808, 0x06060404, 0x02020000);
+    const __mmask64 even = 0x5555555555555555;
+    const __m512i less = _mm512_slli_epi16(s, bias == 32 ? 5 : 7);
+    const __m512i a = _mm512_sub_epi16(
+        _mm512_mullo_epi16(_mm512_and_si512(v, _mm512_set1_epi16(255)), s), less);
+    const __m512i b = _mm512_sub_epi16(
+        _mm512_mullo_epi16(_mm512_maskz_shuffle_epi8(even, v, down), s), less);
 
-    _mm512_store_si512(out->q[0][k], bit_select(even, _mm512_srli_epi16(a, 8), b));
-    _mm512_store_si512(out->q[1][k], bit_select(even, a, _mm512_slli_epi16(b, 8)));
+    _mm512_store_si512(out->q[0][k], _mm512_mask_shuffle_epi8(b, even, a, down));
+    _mm512_store_si512(out->q[1][k], _mm512_mask_shuffle_epi8(a, ~even, b, up));
 }
 
 /* Plane bytes of the codes v, all of one sub-block with scale s, at vector k. */
@@ -183,7 +237,7 @@ INLINE void put_planes(uint32_t type, struct planes *out, int k, __m512i v, __m5
         lo = _mm512_mullo_epi16(v, _mm512_and_si512(s, _mm512_set1_epi16(7)));
         break;
     default:
-        put_bytes(out, k, _mm512_sub_epi8(v, _mm512_set1_epi8(32)), s);
+        put_bytes(out, k, v, 32, s);
         return;
     }
     _mm512_store_si512(out->q[0][k], hi);
@@ -218,14 +272,14 @@ INLINE bool biased_124(uint32_t type)
 }
 
 /* The planes of codebook and ternary types. */
-INLINE void open_planes(uint32_t type, const uint8_t *p, struct planes *out)
+INLINE void open_planes(uint32_t type, const uint8_t *p, struct planes *out, struct rows *rows)
 {
-    const __m512i flip = _mm512_set1_epi8((char)0x80), four = _mm512_set1_epi8(4);
+    const __m512i four = _mm512_set1_epi8(4);
     const int width = scale_width(type) / 4;
     struct opened w;
 
     open_panel(type, p, false, &w);
-    out->d = w.d;
+    rows->d = w.d;
     for (int j = 0; j < 64 / width; j++) {
         const __m512i low = _mm512_and_si512(w.s[j], _mm512_set1_epi32(0xFFFF));
         const __m512i s = _mm512_or_si512(low, _mm512_slli_epi32(w.s[j], 16));
@@ -234,69 +288,119 @@ INLINE void open_planes(uint32_t type, const uint8_t *p, struct planes *out)
             if (is_ternary(type)) {
                 _mm512_store_si512(out->q[0][k], _mm512_sub_epi8(v, four));
             } else {
-                put_bytes(out, k, _mm512_xor_si512(v, flip), s);
+                put_bytes(out, k, v, 128, s);
             }
         }
     }
 }
 
-INLINE void unpack_planes(uint32_t type, const uint8_t *p, struct planes *out)
+/* Unpacking is cut into slices, so that it can go on between products.  The first two slices of a
+ * K type make the first half of the planes. */
+INLINE int n_slices(uint32_t type)
 {
-    if (type > QT_Q6_K) {
-        open_planes(type, p, out);
-        return;
-    }
-    const int inner = walk_inner(type), vectors = walk_vectors(type);
+    return type > QT_Q6_K ? 1 : 4;
+}
+
+/* Words of the minimums of a panel, pairs in m, as pairs of the same bf16. */
+INLINE __m512i min_pair(__m512i m, int word)
+{
+    const __m512i f = bf16_of(word ? _mm512_srli_epi32(m, 16)
+                                   : _mm512_and_si512(m, _mm512_set1_epi32(0xFFFF)));
+
+    return _mm512_or_si512(f, _mm512_srli_epi32(f, 16));
+}
+
+/* What belongs to the rows of a panel of a K type.  Minimums come in the order in which quant_256
+ * leaves the sums of 16 codes, the walk of q2_K. */
+INLINE void unpack_scales(uint32_t type, const uint8_t *p, struct planes *out, struct rows *rows)
+{
     struct scales sc;
 
-    out->d = scales_f16(p);
-    if (has_min(type)) {
-        if (type == QT_Q2_K) {
-            scales_q2_K(p, &sc);
-        } else {
-            scales_q4_K(p, &sc);
-        }
-        for (int j = 0; j < (type == QT_Q2_K ? 8 : 4); j++) {
-            out->m[j] = sc.m[j];
-        }
-        out->dmin = scales_f16(p + 32);
+    rows->d = scales_f16(p);
+    if (!has_min(type)) {
+        return;
     }
-    UNROLL
-    for (int o = 0; o < 4; o++) {
+    rows->dmin = scales_f16(p + 32);
+    if (type == QT_Q2_K) {
+        scales_q2_K(p, &sc);
         UNROLL
-        for (int c = 0; c < inner; c++) {
-            const struct walk k = walk_at(type, o, c);
-            const struct codes s = word_scales(type, p, o * inner + c);
-            NO_UNROLL
-            for (int i = 0; i < vectors; i++) {
-                struct codes v = unpack_k(type, p, o, c, i);
-                if (type == QT_Q4_K) {
-                    v.b = _mm512_srli_epi16(v.b, 4);
-                } else if (type == QT_Q2_K || type == QT_Q3_K) {
-                    v.b = _mm512_srli_epi16(v.b, 2);
-                }
-                put_planes(type, out, k.ka + i, v.a, s.a);
-                put_planes(type, out, k.kb + i, v.b, s.b);
-            }
+        for (int i = 0; i < 16; i++) {
+            _mm512_store_si512(out->m[i], min_pair(sc.m[i / 2], i % 2));
         }
+        return;
+    }
+    scales_q4_K(p, &sc);
+    UNROLL
+    for (int i = 0; i < 8; i++) {
+        const __m512i v = min_pair(sc.m[i / 2], i % 2);
+        /* Both halves of sub-block i of 32. */
+        _mm512_store_si512(out->m[i + i / 4 * 4], v);
+        _mm512_store_si512(out->m[i + i / 4 * 4 + 4], v);
+    }
+}
+
+/* Outer step o of the walk of a K type. */
+INLINE void unpack_step(uint32_t type, const uint8_t *p, int o, struct planes *out)
+{
+    const int inner = walk_inner(type), vectors = walk_vectors(type);
+
+    UNROLL
+    for (int c = 0; c < inner; c++) {
+        const struct walk k = walk_at(type, o, c);
+        const struct codes s = word_scales(type, p, o * inner + c);
+        NO_UNROLL
+        for (int i = 0; i < vectors; i++) {
+            struct codes v = unpack_k(type, p, o, c, i);
+            if (type == QT_Q4_K) {
+                v.b = _mm512_srli_epi16(v.b, 4);
+            } else if (type == QT_Q2_K || type == QT_Q3_K) {
+                v.b = _mm512_srli_epi16(v.b, 2);
+            }
+            put_planes(type, out, k.ka + i, v.a, s.a);
+            put_planes(type, out, k.kb + i, v.b, s.b);
+        }
+    }
+}
+
+INLINE void unpack_slice(uint32_t type, const uint8_t *p, int slice, struct planes *out,
+                         struct rows *rows)
+{
+    if (type > QT_Q6_K) {
+        open_planes(type, p, out, rows);
+        return;
+    }
+    switch (slice) {
+    case 0:
+        unpack_step(type, p, 0, out);
+        break;
+    case 1:
+        unpack_step(type, p, 1, out);
+        break;
+    case 2:
+        unpack_step(type, p, 2, out);
+        break;
+    default:
+        unpack_step(type, p, 3, out);
+        unpack_scales(type, p, out, rows);
+        break;
     }
 }
 
 /* ---- units ----------------------------------------------------------------------------------- */
 
-/* What runs through the tiles at a time: two halves, each 16 tokens x one panel.  PAIR: the same
- * panel, neighbouring tokens.  ROWS: neighbouring panels, the same tokens.  ONE: only one half. */
-enum mode { PAIR, ROWS, ONE };
-
+/* What runs through the tiles at a time: one panel and 32 tokens, or 16 where `two` is false. */
 struct unit {
-    const struct planes *w[2];
-    const struct record *a[2];
-    float *y[2];  /* [16 tokens][GROUPS * 16 rows] */
+    const struct planes *w;
+    const struct rows *rows;
+    const struct act_tile *a;
+    bool two;
+    float *y;  /* [32 tokens][GROUPS * 16 rows] */
 };
 
-/* Sums of two units, [2 * half + plane] as [16 tokens][16 rows]. */
+/* Sums of a unit, of each half: planes, then minimums, as [16 tokens][16 rows]. */
 struct sums {
     _Alignas(64) int32_t c[4][256];
+    float m[2][256];
 };
 
 /* Tile c += tile a * tile b of the first plane. */
@@ -309,177 +413,119 @@ struct sums {
         }                                                                                     \
     } while (0)
 
-/* Products of one unit for 64 of K, step k of four.  With one plane the steps alternate between
- * two tiles, so that a product need not wait for the one before it. */
-INLINE void products(uint32_t type, enum mode mode, const struct unit *u, int k)
-{
-    const struct planes *w0 = u->w[0], *w1 = u->w[1];
-    const int32_t *a0 = u->a[0]->row + 16 * k, *a1 = u->a[1]->row + 16 * k;
-    const size_t step = sizeof(struct record);
+/* Makes a tile ready for a new sum, once that of the unit before is stored. */
+#define RENEW(tile, k, before)                                                                \
+    do {                                                                                      \
+        if ((k) == 0) {                                                                       \
+            _tile_stored(tile, (before)->c[tile], 64);                                        \
+            _tile_zero(tile);                                                                 \
+        }                                                                                     \
+    } while (0)
 
-    _tile_loadd(4, a0, step);
-    _tile_loadd(5, w0->q[0][16 * k], 64);
-    if (mode == PAIR) {
-        _tile_loadd(6, a1, step);
-    }
-    if (two_planes(type)) {
+/* Product q of four for 64 of K, step k of four: both tiles of tokens with the first plane, then
+ * with the second.  The first step also stores the sums of the unit before, each when its tile is
+ * needed: products go on meanwhile.  Activations stream through the first-level cache, where they
+ * had better not take the place of the planes. */
+INLINE void product(uint32_t type, const struct unit *u, int k, int q, struct sums *before)
+{
+    switch (q) {
+    case 0:
+        _tile_stream_loadd(4, u->a[0].q[k], 64);
+        _tile_loadd(5, u->w->q[0][16 * k], 64);
+        RENEW(0, k, before);
         PRODUCT(type, 0, 4, 5);
-        if (mode == PAIR) {
+        break;
+    case 1:
+        RENEW(2, k, before);
+        if (u->two) {
+            _tile_stream_loadd(6, u->a[1].q[k], 64);
             PRODUCT(type, 2, 6, 5);
         }
-        _tile_loadd(7, w0->q[1][16 * k], 64);
-        _tile_dpbsud(1, 4, 7);
-        if (mode == PAIR) {
-            _tile_dpbsud(3, 6, 7);
-        } else if (mode == ROWS) {
-            _tile_loadd(6, w1->q[0][16 * k], 64);
-            PRODUCT(type, 2, 4, 6);
-            _tile_loadd(5, w1->q[1][16 * k], 64);
-            _tile_dpbsud(3, 4, 5);
+        break;
+    case 2:
+        if (two_planes(type)) {
+            _tile_loadd(7, u->w->q[1][16 * k], 64);
+            RENEW(1, k, before);
+            _tile_dpbsud(1, 4, 7);
         }
-        return;
-    }
-    if (mode == ROWS) {
-        _tile_loadd(6, w1->q[0][16 * k], 64);
-    }
-    if (k % 2 == 0) {
-        _tile_dpbsud(0, 4, 5);
-        if (mode == PAIR) {
-            _tile_dpbsud(2, 6, 5);
-        } else if (mode == ROWS) {
-            _tile_dpbsud(2, 4, 6);
+        break;
+    default:
+        if (two_planes(type)) {
+            RENEW(3, k, before);
+            if (u->two) {
+                _tile_dpbsud(3, 6, 7);
+            }
         }
-    } else {
-        _tile_dpbsud(1, 4, 5);
-        if (mode == PAIR) {
-            _tile_dpbsud(3, 6, 5);
-        } else if (mode == ROWS) {
-            _tile_dpbsud(3, 4, 6);
-        }
+        break;
     }
 }
 
-INLINE void clear_tiles(void)
+/* The sums with minimums of one unit.  They are whole numbers below 2^24: bf16 products add up to
+ * them exactly, as floats. */
+INLINE void min_products(const struct unit *u, struct sums *out)
 {
-    _tile_zero(0);
-    _tile_zero(1);
-    _tile_zero(2);
-    _tile_zero(3);
+    _tile_loadd(4, u->a[0].s, 64);
+    _tile_loadd(5, u->w->m, 64);
+    _tile_zero(6);
+    _tile_dpbf16ps(6, 4, 5);
+    _tile_stored(6, out->m[0], 64);
+    if (u->two) {
+        _tile_loadd(4, u->a[1].s, 64);
+        _tile_zero(7);
+        _tile_dpbf16ps(7, 4, 5);
+        _tile_stored(7, out->m[1], 64);
+    }
 }
 
-INLINE void store_tiles(enum mode mode, struct sums *out)
+INLINE void store_tiles(uint32_t type, struct sums *out)
 {
     _tile_stored(0, out->c[0], 64);
-    _tile_stored(1, out->c[1], 64);
-    if (mode != ONE) {
-        _tile_stored(2, out->c[2], 64);
+    _tile_stored(2, out->c[2], 64);
+    if (two_planes(type)) {
+        _tile_stored(1, out->c[1], 64);
         _tile_stored(3, out->c[3], 64);
     }
-    FENCE(out);
 }
 
-/* What the float steps need of the 16 rows of a panel, kept in registers. */
-struct rows {
-    __m512i m[8];
-    __m512 d, dmin;
-};
-
-INLINE int min_pairs(uint32_t type)
+/* The float step of one token; c: its sums in the tiles of both planes, 256 apart.  Additions and
+ * a shuffle stand for shifts. */
+INLINE void float_step(uint32_t type, const struct rows *w, const int32_t *d, const int32_t *bias,
+                       const int32_t *c, const float *m, float *out)
 {
-    return type == QT_Q2_K ? 8 : has_min(type) ? 4 : 0;
-}
-
-INLINE void load_rows(uint32_t type, const struct planes *w, struct rows *out)
-{
-    out->d = w->d;
-    out->dmin = w->dmin;
-    UNROLL
-    for (int j = 0; j < min_pairs(type); j++) {
-        out->m[j] = w->m[j];
-    }
-}
-
-/* The float step of one token; c: its sums in the tiles of both planes, 256 apart. */
-INLINE void float_step(uint32_t type, const struct rows *w, const int32_t *act, const int32_t *c,
-                       float *out)
-{
-    const __m512 da = _mm512_castsi512_ps(_mm512_set1_epi32(act[A256_D]));
+    const __m512 da = _mm512_castsi512_ps(_mm512_set1_epi32(*d));
     __m512i s = _mm512_load_si512(c);
 
     if (type == QT_Q4_K || type == QT_Q5_K) {
-        s = _mm512_slli_epi32(s, 3);
+        s = _mm512_add_epi32(s, s);
+        s = _mm512_add_epi32(s, s);
+        s = _mm512_add_epi32(s, s);
     } else if (signed_high(type)) {
-        s = _mm512_slli_epi32(s, 8);
+        s = _mm512_maskz_mov_epi8(0xEEEEEEEEEEEEEEEE, _mm512_bslli_epi128(s, 1));
     } else if (biased_124(type)) {
-        s = _mm512_add_epi32(s, _mm512_set1_epi32(act[A256_B3]));
+        s = _mm512_add_epi32(s, _mm512_set1_epi32(*bias));
     }
-    s = _mm512_add_epi32(s, _mm512_load_si512(c + 256));
-
+    if (two_planes(type)) {
+        s = _mm512_add_epi32(s, _mm512_load_si512(c + 256));
+    }
     __m512 acc = _mm512_fmadd_ps(_mm512_mul_ps(w->d, da), _mm512_cvtepi32_ps(s),
                                  _mm512_load_ps(out));
     if (has_min(type)) {
-        const int32_t *sums = act + (type == QT_Q2_K ? A256_P16 : A256_P32);
-        __m512i m = _mm512_setzero_si512();
-        UNROLL
-        for (int j = 0; j < min_pairs(type); j++) {
-            m = _mm512_dpwssd_epi32(m, w->m[j], _mm512_set1_epi32(sums[j]));
-        }
-        acc = _mm512_fnmadd_ps(_mm512_mul_ps(w->dmin, da), _mm512_cvtepi32_ps(m), acc);
+        acc = _mm512_fnmadd_ps(_mm512_mul_ps(w->dmin, da), _mm512_load_ps(m), acc);
     }
     _mm512_store_ps(out, acc);
 }
 
-/* A quarter of the float steps of a unit; its first `live` tokens exist. */
-INLINE void float_steps(uint32_t type, enum mode mode, const struct unit *u, const struct sums *c,
-                        int quarter, int live)
+/* The float steps of token i of each tile of a unit. */
+INLINE void float_steps(uint32_t type, const struct unit *u, const struct rows *rows,
+                        const struct sums *c, int i)
 {
-    const int32_t *a0 = u->a[0]->row, *a1 = u->a[1]->row;
-    float *y0 = u->y[0], *y1 = u->y[1];
-    const int act_step = A256_TILE_ROWS, y_step = GROUPS * PANEL_ROWS;
-    struct rows w0, w1;
+    const struct act_tile *a = u->a;
+    float *y = u->y + GROUPS * PANEL_ROWS * i;
 
-    load_rows(type, u->w[0], &w0);
-    if (mode == ROWS) {
-        load_rows(type, u->w[1], &w1);
-    }
-    UNROLL
-    for (int i = 4 * quarter; i < 4 * quarter + 4; i++) {
-        if (mode != PAIR && i >= live) {
-            break;
-        }
-        float_step(type, &w0, a0 + act_step * i, c->c[0] + 16 * i, y0 + y_step * i);
-        if (mode != ONE) {
-            float_step(type, mode == ROWS ? &w1 : &w0, a1 + act_step * i, c->c[2] + 16 * i,
-                       y1 + y_step * i);
-        }
-    }
-}
-
-/* The float steps lag one and a half units behind the products.  Less, and they would wait for
- * sums that are still being stored, filling the scheduler so that no product could start. */
-INLINE void run_units(uint32_t type, enum mode mode, const struct unit *u, int n, int live)
-{
-    struct sums c[2];
-
-    NO_UNROLL
-    for (int i = 0; i <= n + 1; i++) {
-        if (i < n) {
-            clear_tiles();
-        }
-        UNROLL
-        for (int k = 0; k < 4; k++) {
-            const int done = k < 2 ? i - 2 : i - 1;
-
-            if (i < n) {
-                products(type, mode, u + i, k);
-            }
-            if (done >= 0 && done < n) {
-                float_steps(type, mode, u + done, &c[done % 2], (k + 2) % 4, live);
-            }
-        }
-        if (i < n) {
-            store_tiles(mode, &c[i % 2]);
-        }
+    float_step(type, rows, a[0].d + i, a[0].bias + i, c->c[0] + 16 * i, c->m[0] + 16 * i, y);
+    if (u->two) {
+        float_step(type, rows, a[1].d + i, a[1].bias + i, c->c[2] + 16 * i, c->m[1] + 16 * i,
+                   y + GROUPS * PANEL_ROWS * TILE_TOK);
     }
 }
 
@@ -501,109 +547,209 @@ static void tiles_begin(void)
     _tile_loadconfig(&config);
 }
 
-/* Up to PASS_TOK tokens, a whole number of tiles, of one or two row groups. */
+/* Up to PASS_TOK tokens and a piece of K, of one or two row groups. */
 struct pass {
     const uint8_t *w;
     size_t group_bytes;
-    int n_groups, n_blocks, n_tiles;
-    int n_tok;                 /* of the tokens, those that are wanted */
-    const struct record *act;  /* first token, first block */
-    size_t act_step;           /* records from block to block */
+    int n_groups, n_blocks, n_tok;
+    const struct act_tile *act;  /* first tile, first block */
+    size_t act_step;             /* tiles from block to block */
+    const float *out;            /* of the first token, where results will go */
+    size_t ldy;
 };
 
-/* y: [16 * n_tiles][GROUPS * 16]. */
-INLINE void run_pass(uint32_t type, const struct pass *s, float *y)
+/* Unit i of block b. */
+INLINE struct unit unit_at(const struct pass *s, const struct planes *w, const struct rows *rows,
+                           int b, int i, float *y)
+{
+    const int g = i % s->n_groups, tile = i / s->n_groups * 2;
+
+    return (struct unit){ .w = w + g, .rows = rows + g,
+                          .a = s->act + (size_t)b * s->act_step + tile,
+                          .two = (tile + 1) * TILE_TOK < s->n_tok,
+                          .y = y + GROUPS * PANEL_ROWS * TILE_TOK * tile + PANEL_ROWS * g };
+}
+
+/* A panel on its way to planes, of which some slices are done. */
+struct refill {
+    const uint8_t *panel;
+    struct planes *w;
+    struct rows *rows;
+    int slice;
+};
+
+INLINE struct refill refill_begin(uint32_t type, const struct pass *s, int b, int g,
+                                  struct planes *w, struct rows *rows)
+{
+    const size_t at = (size_t)b * (size_t)panel_bytes(type) + (size_t)g * s->group_bytes;
+    return (struct refill){ s->w + at, w + g, rows + g, 0 };
+}
+
+/* The next slice, if there is one.  The same panel of the row groups that follow is requested. */
+INLINE void refill_slice(uint32_t type, const struct pass *s, struct refill *r)
+{
+    const int n = n_slices(type), stretch = panel_bytes(type) / n;
+
+    if (r->slice == n) {
+        return;
+    }
+    const uint8_t *ahead = r->panel + GROUPS * s->group_bytes + stretch * r->slice;
+    for (int i = 0; i < stretch; i += 64) {
+        _mm_prefetch((const char *)ahead + i, _MM_HINT_T1);
+    }
+    unpack_slice(type, r->panel, r->slice, r->w, r->rows);
+    FENCE(r->w);
+    r->slice++;
+}
+
+/* refill_slice of a type: one copy of the code, as it is needed in many places. */
+typedef void slice_fn(const struct pass *s, struct refill *r);
+
+/* Brings the lines of results for tokens [from, to) into the cache: copying them there would wait
+ * for each. */
+INLINE void fetch_out(const struct pass *s, int from, int to)
+{
+    for (int t = from; t < to; t++) {
+        const float *out = s->out + (size_t)t * s->ldy;
+
+        __asm__ volatile("prefetchw %0" : : "m"(out[0]));
+        if (s->n_groups == GROUPS) {
+            __asm__ volatile("prefetchw %0" : : "m"(out[PANEL_ROWS]));
+        }
+    }
+}
+
+/* y: [whole pairs of tiles][GROUPS * 16].
+ *
+ * One stream of units over all blocks.  While a unit runs through the tiles, the float steps of
+ * the one two before it are computed.  Less distance, and they would wait for sums that are still
+ * being stored, filling the scheduler so that no product could start.  A panel's planes are
+ * replaced by those of the next block as soon as their last unit is half through. */
+INLINE void run_pass(uint32_t type, slice_fn *slice, const struct pass *s, float *y)
 {
     _Alignas(64) struct planes w[GROUPS];
-    struct unit u[PASS_TOK / TILE_TOK];
-    const int bytes = panel_bytes(type), pairs = s->n_tiles / 2;
+    _Alignas(64) struct rows rows[4][GROUPS];
+    struct sums c[2];
+    struct unit u[4];
+    struct refill refill;
+    const int per_block = (tiles_of(s->n_tok) + 1) / 2 * s->n_groups;
+    const int n = per_block * s->n_blocks;
+    /* Slices may begin after this step; with one slice the whole planes have to be free. */
+    const int begin = n_slices(type) == 1 ? 3 : 1;
+    int b = 0, at = 0;  /* block, and unit in it */
 
-    for (int b = 0; b < s->n_blocks; b++) {
-        const uint8_t *p = s->w + (size_t)b * (size_t)bytes;
-        const struct record *a = s->act + (size_t)b * s->act_step;
-
-        for (int g = 0; g < s->n_groups; g++) {
-            const uint8_t *panel = p + (size_t)g * s->group_bytes;
-            for (int i = 0; i < bytes; i += 64) {
-                _mm_prefetch((const char *)panel + GROUPS * s->group_bytes + i, _MM_HINT_T1);
-            }
-            unpack_planes(type, panel, &w[g]);
+    for (int g = 0; g < s->n_groups; g++) {
+        refill = refill_begin(type, s, 0, g, w, rows[0]);
+        for (int i = 0; i < n_slices(type); i++) {
+            slice(s, &refill);
         }
-        FENCE(w);
+    }
+    for (int i = 0; i < 4; i++) {
+        u[i] = unit_at(s, w, rows[0], 0, 0, y);
+    }
+    NO_UNROLL
+    for (int i = 0; i < n + 2; i++) {
+        const struct unit *new = &u[i % 4], *done = &u[(i + 2) % 4];
+        struct sums *sums = &c[i % 2], *before = &c[(i + 1) % 2];
+        const struct rows r = *done->rows;
+        const bool last = b + 1 < s->n_blocks && at + s->n_groups >= per_block;
 
-        int n = 0;
-        for (int t = 0; t < pairs; t++) {
-            for (int g = 0; g < s->n_groups; g++, n++) {
-                for (int h = 0; h < 2; h++) {
-                    const int tok = TILE_TOK * (2 * t + h);
-                    u[n].w[h] = &w[g];
-                    u[n].a[h] = a + tok;
-                    u[n].y[h] = y + GROUPS * PANEL_ROWS * tok + PANEL_ROWS * g;
+        if (i < n) {
+            u[i % 4] = unit_at(s, w, rows[b % 4], b, at, y);
+        } else if (i == n) {
+            store_tiles(type, before);
+        }
+        UNROLL
+        for (int k = 0; k < 4; k++) {
+            UNROLL
+            for (int q = 0; q < 4; q++) {
+                if (i < n) {
+                    product(type, new, k, q, before);
+                }
+                if (i >= 2) {
+                    float_steps(type, done, &r, sums, 4 * k + q);
                 }
             }
-        }
-        if (n > 0) {
-            run_units(type, PAIR, u, n, TILE_TOK);
-        }
-        if (s->n_tiles % 2 != 0) {
-            const int tok = TILE_TOK * (s->n_tiles - 1);
-            for (int g = 0; g < GROUPS; g++) {
-                u[0].w[g] = &w[g];
-                u[0].a[g] = a + tok;
-                u[0].y[g] = y + GROUPS * PANEL_ROWS * tok + PANEL_ROWS * g;
+            FENCE(c);
+            if (refill.slice < n_slices(type)) {
+                slice(s, &refill);
             }
-            if (s->n_groups == GROUPS) {
-                run_units(type, ROWS, u, 1, s->n_tok - tok);
+            if (last && k == begin) {
+                refill = refill_begin(type, s, b + 1, at % s->n_groups, w, rows[(b + 1) % 4]);
+            }
+        }
+        if (i >= n) {
+            continue;
+        }
+        if (has_min(type)) {
+            min_products(new, sums);
+        }
+        if (s->n_groups == 1) {
+            while (refill.slice < n_slices(type)) {
+                slice(s, &refill);
+            }
+        }
+        fetch_out(s, s->n_tok * i / n, s->n_tok * (i + 1) / n);
+        if (++at == per_block) {
+            at = 0;
+            b++;
+        }
+    }
+}
+
+/* Copies between `sum` and rows of y, for tokens [from, to) of a pass. */
+INLINE void copy_sums(const struct pass *s, int rows, int from, int to, float *sum, float *y,
+                      bool load)
+{
+    const uint32_t mask = (uint32_t)((1ull << rows) - 1);
+
+    for (int t = from; t < to; t++) {
+        for (int g = 0; g < s->n_groups; g++) {
+            float *v = sum + GROUPS * PANEL_ROWS * t + PANEL_ROWS * g;
+            float *out = y + (size_t)t * s->ldy + PANEL_ROWS * g;
+            const __mmask16 m = (__mmask16)(mask >> PANEL_ROWS * g);
+            if (load) {
+                _mm512_store_ps(v, _mm512_maskz_loadu_ps(m, out));
             } else {
-                run_units(type, ONE, u, 1, s->n_tok - tok);
+                _mm512_mask_storeu_ps(out, m, _mm512_load_ps(v));
             }
         }
     }
 }
 
-/* Tokens of a pass: as few passes as fit the caches, of equal size, in whole pairs of tiles. */
-static int pass_tokens(int n_tok, int n_blocks)
-{
-    const int pair_tok = 2 * TILE_TOK;
-    const size_t fit = PASS_BYTES / ((size_t)n_blocks * sizeof(struct record) * (size_t)pair_tok);
-    const int most = fit < 1 ? pair_tok : min_int(PASS_TOK, (int)min_int(64, (int)fit) * pair_tok);
-    const int passes = (n_tok + most - 1) / most;
-
-    return ((n_tok + passes - 1) / passes + pair_tok - 1) / pair_tok * pair_tok;
-}
-
-INLINE void mm_amx(uint32_t type, const void *w, int k, int n_rows, const void *act, int n_tok,
+INLINE void mm_amx(uint32_t type, slice_fn *slice, const void *w, int k, int n_rows, const void *act, int n_tok,
                    int t0, int t1, float *y, size_t ldy)
 {
     _Alignas(64) float sum[PASS_TOK * GROUPS * PANEL_ROWS];
-    const int n_blocks = k / 256, first = t0 / TILE_TOK * TILE_TOK;
-    const int most = pass_tokens(t1 - first, n_blocks);
+    const int n_blocks = k / 256;
     struct pass s = { .group_bytes = (size_t)n_blocks * (size_t)panel_bytes(type),
-                      .n_blocks = n_blocks, .act_step = padded(n_tok) };
+                      .act_step = (size_t)tiles_of(n_tok), .ldy = ldy };
 
     tiles_begin();
-    for (int a = first; a < t1; a += most) {
-        const int e = min_int(t1, a + most);
+    for (int a = t0 / TILE_TOK * TILE_TOK; a < t1; a += PASS_TOK) {
+        const int from = a < t0 ? t0 - a : 0;
+        s.n_tok = min_int(t1 - a, PASS_TOK);
+        const int fit = (int)(PASS_BYTES / sizeof(struct act_tile)) / tiles_of(s.n_tok);
+        const int pieces = (n_blocks + fit - 1) / fit, piece = (n_blocks + pieces - 1) / pieces;
 
-        s.n_tok = e - a;
-        s.n_tiles = (s.n_tok + TILE_TOK - 1) / TILE_TOK;
-        s.act = (const struct record *)act + a;
-        s.w = w;
-        for (int r = 0; r < n_rows; r += GROUPS * PANEL_ROWS, s.w += GROUPS * s.group_bytes) {
-            const int rows = min_int(GROUPS * PANEL_ROWS, n_rows - r);
-            const uint64_t mask = (1ull << rows) - 1;
+        for (int b = 0; b < n_blocks; b += piece) {
+            s.n_blocks = min_int(piece, n_blocks - b);
+            s.act = (const struct act_tile *)act + (size_t)b * s.act_step + a / TILE_TOK;
+            s.w = (const uint8_t *)w + (size_t)b * (size_t)panel_bytes(type);
+            for (int r = 0; r < n_rows; r += GROUPS * PANEL_ROWS, s.w += GROUPS * s.group_bytes) {
+                const int rows = min_int(GROUPS * PANEL_ROWS, n_rows - r);
+                float *out = y + (size_t)a * ldy + r;
 
-            s.n_groups = rows > PANEL_ROWS ? 2 : 1;
-            memset(sum, 0, sizeof *sum * (size_t)(s.n_tiles * TILE_TOK * GROUPS * PANEL_ROWS));
-            run_pass(type, &s, sum);
-            for (int t = a < t0 ? t0 : a; t < e; t++) {
-                const float *v = sum + GROUPS * PANEL_ROWS * (t - a);
-                float *out = y + (size_t)t * ldy + r;
-                _mm512_mask_storeu_ps(out, (__mmask16)mask, _mm512_load_ps(v));
-                if (s.n_groups == 2) {
-                    _mm512_mask_storeu_ps(out + 16, (__mmask16)(mask >> 16),
-                                          _mm512_load_ps(v + 16));
+                s.n_groups = rows > PANEL_ROWS ? 2 : 1;
+                s.out = out;
+                if (b == 0) {
+                    memset(sum, 0, sizeof *sum * align_up((size_t)s.n_tok, 2 * TILE_TOK) *
+                                   GROUPS * PANEL_ROWS);
+                } else {
+                    copy_sums(&s, rows, from, s.n_tok, sum, out, true);
                 }
+                run_pass(type, slice, &s, sum);
+                copy_sums(&s, rows, from, s.n_tok, sum, out, false);
             }
         }
     }
@@ -611,13 +757,17 @@ INLINE void mm_amx(uint32_t type, const void *w, int k, int n_rows, const void *
 }
 
 #define MM(ID, q)                                                                             \
+    static __attribute__((noinline)) void slice_##q(const struct pass *s, struct refill *r)   \
+    {                                                                                         \
+        refill_slice(QT_##ID, s, r);                                                          \
+    }                                                                                         \
     static void mm_##q##_amx(const void *w, int k, int n_rows, const void *act, int n_tok,    \
                              int t0, int t1, float *y, size_t ldy)                            \
     {                                                                                         \
         if (n_tok < AMX_MIN) {                                                                \
             mm_##q##_avx512(w, k, n_rows, act, n_tok, t0, t1, y, ldy);                        \
         } else if (t0 < t1) {                                                                 \
-            mm_amx(QT_##ID, w, k, n_rows, act, n_tok, t0, t1, y, ldy);                             \
+            mm_amx(QT_##ID, slice_##q, w, k, n_rows, act, n_tok, t0, t1, y, ldy);                             \
         }                                                                                     \
     }
 

@@ -2,7 +2,7 @@
  *
  * Quantising writes one block of one token as a column of dwords: codes, scale, and
  * the sums that products need, ready to be broadcast.  The VNNI kernels interleave the
- * columns of a group of tokens; AMX tiles read them one after another. */
+ * columns of a group of tokens; dot_amx.c makes tiles of them. */
 #ifndef DOT_AVX512_H
 #define DOT_AVX512_H
 
@@ -45,7 +45,7 @@ enum {
     A256_P32 = 72,  /* 4: pairs of s32, walk of q4_K */
     A256_D = 76,    /* scale */
     A256_B3 = 77,   /* AMX: -124 times the sum of all codes */
-    A256_TILE_ROWS = 80,  /* AMX needs nothing behind */
+    /* AMX needs nothing behind. */
     A256_Q3K = 80,  /* 8 x 2: -4 * s16, -16 * s16 */
     A256_Q6K = 96,  /* 8 x 2: -32 * s16 each */
     A256_Q4K = 112, /* 4 x 2: -8 * s32, -128 * s32 */

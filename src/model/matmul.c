@@ -21,7 +21,6 @@ enum {
     ACT_GROUP = 16,             /* tokens that act_quant handles as a unit */
     TASKS_PER_WORKER = 8,       /* enough for cores of different speed */
     TASK_ROWS_MIN = 32,
-    ACT_BLOCK_BYTES = 1 << 20,  /* activations that one pass over a row range touches */
 };
 
 /* Output rows [row0, row0 + n_rows) of a product, whose weights are at hand. */
@@ -41,7 +40,6 @@ struct split {
     size_t ldx;
     int n_tok;
     int chunk;                  /* rows of a task, a multiple of PANEL_ROWS */
-    int tok_block;              /* tokens of a pass, a multiple of ACT_GROUP */
     enum act_kind kind;         /* being quantised */
 };
 
@@ -86,13 +84,10 @@ static void quantise(struct split *s)
 static void run_mm(const struct split *s, const struct product *p, const void *w, int row0,
                    int n_rows)
 {
-    const struct kern *k = s->st->k;
+    const struct quant_type *type = p->w->type;
 
-    for (int t0 = 0; t0 < s->n_tok; t0 += s->tok_block) {
-        const int t1 = t0 + s->tok_block < s->n_tok ? t0 + s->tok_block : s->n_tok;
-        k->mm[p->w->type->id](w, p->w->n_in, n_rows, s->st->work->act[p->w->type->act], s->n_tok,
-                              t0, t1, p->y + row0, p->ldy);
-    }
+    s->st->k->mm[type->id](w, p->w->n_in, n_rows, s->st->work->act[type->act], s->n_tok, 0,
+                           s->n_tok, p->y + row0, p->ldy);
 }
 
 /* The same from rows as in the file: those of row0 .. row1 - 1. */
@@ -248,8 +243,6 @@ void matmul(struct step *st, const struct product *p, int n_products, const floa
     const double begin = profile_begin(st->profile);
 
     assert(n_products >= 1 && n_products <= PRODUCT_MAX);
-    s.tok_block = (ACT_BLOCK_BYTES / n_in) & ~(ACT_GROUP - 1);
-    s.tok_block = s.tok_block < 2 * ACT_GROUP ? 2 * ACT_GROUP : s.tok_block;
     quantise(&s);
     for (int i = 0; i < n_products; i++) {
         assert(p[i].w->n_in == n_in);
