@@ -22,8 +22,7 @@
  * but both for additions and shuffles: that, and what fits the first-level cache, decides
  * the shape of everything here.
  *
- * Fewer tokens, and types of 32 weights, where a float step per 32 would leave tiles idle,
- * use the VNNI kernels.
+ * Fewer tokens use the VNNI kernels, types of 32 weights those of dot_32_amx.c.
  *
  * Tiles are configured at the start of each call and released at its end, so any
  * thread may call. */
@@ -31,21 +30,18 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "kern/amx.h"
 #include "kern/unpack_iq_avx512.h"
 
 /* Tokens of a batch from which tiles are faster. */
 enum { AMX_MIN = 10 };
 
-/* Tokens of a tile, and the most that one pass over the weights takes.  K is taken in pieces whose
- * activations leave room in the second-level cache. */
-enum { TILE_TOK = 16, PASS_TOK = 256, PASS_BYTES = 1280 * 1024 };
+/* The most tokens that one pass over the weights takes.  K is taken in pieces whose activations
+ * leave room in the second-level cache. */
+enum { PASS_TOK = 256, PASS_BYTES = 1280 * 1024 };
 
 /* Row groups whose planes exist at the same time. */
 enum { GROUPS = 2 };
-
-/* The tile intrinsics of GCC 12 say nothing of memory: this makes stores to p happen before,
- * and loads from p after. */
-#define FENCE(p) __asm__ volatile("" : : "r"(p) : "memory")
 
 /* ---- activations ----------------------------------------------------------------------------- */
 
@@ -59,20 +55,13 @@ struct act_tile {
 };
 static_assert(sizeof(struct act_tile) % 64 == 0, "tiles are whole cache lines");
 
-static int tiles_of(int n_tok)
-{
-    return (n_tok + TILE_TOK - 1) / TILE_TOK;
-}
-
-static bool use_tiles(enum act_kind kind, int n_tok)
-{
-    return kind == ACT_Q256 && n_tok >= AMX_MIN;
-}
-
 static size_t act_bytes_amx(enum act_kind kind, int k, int n_tok)
 {
-    if (!use_tiles(kind, n_tok)) {
+    if (n_tok < (kind == ACT_Q32 ? AMX_32_MIN : AMX_MIN)) {
         return act_bytes_avx512(kind, k, n_tok);
+    }
+    if (kind == ACT_Q32) {
+        return act_bytes_32_amx(k, n_tok);
     }
     return (size_t)(k / 256) * (size_t)tiles_of(n_tok) * sizeof(struct act_tile);
 }
@@ -117,8 +106,12 @@ static void quant_tile(const float *x, size_t ldx, int n, struct act_tile *out)
 static void act_quant_amx(enum act_kind kind, const float *x, size_t ldx, int k, int n_tok, int t0,
                           int t1, void *act)
 {
-    if (!use_tiles(kind, n_tok)) {
+    if (n_tok < (kind == ACT_Q32 ? AMX_32_MIN : AMX_MIN)) {
         act_quant_avx512(kind, x, ldx, k, n_tok, t0, t1, act);
+        return;
+    }
+    if (kind == ACT_Q32) {
+        act_quant_32_amx(x, ldx, k, n_tok, t0, t1, act);
         return;
     }
     const int step = tiles_of(n_tok);
@@ -531,22 +524,6 @@ INLINE void float_steps(uint32_t type, const struct unit *u, const struct rows *
 
 /* ---- calls ----------------------------------------------------------------------------------- */
 
-static void tiles_begin(void)
-{
-    struct {
-        uint8_t palette, start_row, reserved[14];
-        uint16_t row_bytes[16];
-        uint8_t rows[16];
-    } config = { .palette = 1 };
-
-    for (int i = 0; i < 8; i++) {
-        config.row_bytes[i] = 64;
-        config.rows[i] = 16;
-    }
-    FENCE(&config);
-    _tile_loadconfig(&config);
-}
-
 /* Up to PASS_TOK tokens and a piece of K, of one or two row groups. */
 struct pass {
     const uint8_t *w;
@@ -725,7 +702,7 @@ INLINE void mm_amx(uint32_t type, slice_fn *slice, const void *w, int k, int n_r
     struct pass s = { .group_bytes = (size_t)n_blocks * (size_t)panel_bytes(type),
                       .act_step = (size_t)tiles_of(n_tok), .ldy = ldy };
 
-    tiles_begin();
+    tiles_begin(64);
     for (int a = t0 / TILE_TOK * TILE_TOK; a < t1; a += PASS_TOK) {
         const int from = a < t0 ? t0 - a : 0;
         s.n_tok = min_int(t1 - a, PASS_TOK);
@@ -786,4 +763,5 @@ void dot_amx_fill(struct kern *k)
     k->act_bytes = act_bytes_amx;
     k->act_quant = act_quant_amx;
     AMX_TYPES(ENTRY)
+    dot_32_amx_fill(k);
 }

@@ -1,0 +1,275 @@
+/* dot_32_amx.c - products of types of 32 weights with AMX int8 tiles.
+ *
+ * A float step is due after every 32 of K (nvfp4: 16), so a tile product is one block and its
+ * result goes through memory to the vector units, which are what limits: tiles would do ten times
+ * as much.  Sixteen tokens of 16 rows keep their accumulators in registers over a stretch of K.
+ *
+ * The codes of a row group are unpacked once per stretch and serve all tokens. */
+#include <string.h>
+
+#include "base/mem.h"
+#include "kern/amx.h"
+
+/* Blocks of 32 in a stretch of K, whose codes, with the activations of a tile of tokens, stay in the
+ * first-level cache. */
+enum { STRETCH = 32 };
+
+/* Float steps lag this many products behind, for which the sums of RING are kept. */
+enum { LAG = 3, RING = 4 };
+
+/* ---- activations ----------------------------------------------------------------------------- */
+
+/* 32 values of 16 tokens.  Those of consecutive blocks follow each other, then come the next
+ * tokens. */
+struct act_tile {
+    int8_t q[TILE_TOK][32];
+    float d[TILE_TOK], s[TILE_TOK];  /* scale, and sum of the codes */
+};
+
+/* A smaller number of tokens in the layout of AVX-512 must fit too. */
+size_t act_bytes_32_amx(int k, int n_tok)
+{
+    const size_t own = (size_t)(k / 32) * (size_t)tiles_of(n_tok) * sizeof(struct act_tile);
+    const size_t other = act_bytes_avx512(ACT_Q32, k, min_int(n_tok, AMX_32_MIN - 1));
+
+    return own > other ? own : other;
+}
+
+void act_quant_32_amx(const float *x, size_t ldx, int k, int n_tok, int t0, int t1, void *act)
+{
+    const int n_blocks = k / 32;
+    const int end = t1 == n_tok ? TILE_TOK * tiles_of(n_tok) : t1;
+
+    for (int t = t0; t < end; t++) {
+        struct act_tile *out = (struct act_tile *)act + (size_t)(t / TILE_TOK) * (size_t)n_blocks;
+        const int i = t % TILE_TOK;
+
+        for (int b = 0; b < n_blocks; b++, out++) {
+            _Alignas(64) int32_t column[COLUMN_32] = { 0 };
+            if (t < t1) {
+                quant_32(x + (size_t)t * ldx + 32 * (size_t)b, column);
+            }
+            memcpy(out->q[i], column + A32_Q, 32);
+            memcpy(out->d + i, column + A32_D, 4);
+            memcpy(out->s + i, column + A32_S, 4);
+        }
+    }
+}
+
+/* ---- weights --------------------------------------------------------------------------------- */
+
+INLINE bool has_min(uint32_t type)
+{
+    return type == QT_Q4_1 || type == QT_Q5_1;
+}
+
+/* Of K between float steps. */
+INLINE int step_width(uint32_t type)
+{
+    return type == QT_NVFP4 ? 16 : 32;
+}
+
+/* A stretch of a row group as B tiles, with scales and minimums of its rows by float step. */
+struct stretch {
+    int8_t q[STRETCH][8][64];
+    float d[2 * STRETCH][16];
+    float m[STRETCH][16];
+};
+
+/* Signed codes of vectors i and 4 + i of part `part` of a block. */
+INLINE struct codes signed_codes(uint32_t type, const uint8_t *p, int part, int i)
+{
+    struct codes v;
+    int bias = 128;
+
+    switch (type) {
+    case QT_Q4_1: return unpack_q4_1(p, i);
+    case QT_Q5_1: return unpack_q5_1(p, i);
+    case QT_Q8_0: return (struct codes){ load512(p + 32 + 64 * i), load512(p + 288 + 64 * i) };
+    case QT_Q4_0: v = unpack_q4_0(p, i); bias = 8; break;
+    case QT_Q5_0: v = unpack_q5_0(p, i); bias = 16; break;
+    case QT_IQ4_NL: v = unpack_values(iq4_values, p + 32, i); break;
+    case QT_MXFP4: v = unpack_values(fp4_values, p + 16, i); break;
+    case QT_NVFP4: v = unpack_nvfp4(p, part, i); break;
+    case QT_Q1_0: v = unpack_q1_0(p, part, i); break;
+    default: v = unpack_q2_0(p, part, i); break;
+    }
+    const __m512i less = _mm512_set1_epi8((char)bias);
+    return (struct codes){ _mm512_sub_epi8(v.a, less), _mm512_sub_epi8(v.b, less) };
+}
+
+INLINE __m512 step_scale(uint32_t type, const uint8_t *p, int step)
+{
+    switch (type) {
+    case QT_MXFP4: return scales_mxfp4(p);
+    case QT_NVFP4: return scales_nvfp4(p, step);
+    default: return scales_f16(p);
+    }
+}
+
+/* n blocks of 32 from part `first` of the row group at p.  `ahead` bytes behind them, the next row
+ * group is requested. */
+INLINE void unpack_stretch(uint32_t type, const uint8_t *p, int first, int n, size_t ahead,
+                           struct stretch *out)
+{
+    const int parts = type_block(type) / 32, bytes = panel_bytes(type);
+    const int steps = 32 / step_width(type);
+
+    NO_UNROLL
+    for (int b = 0; b < n; b += parts) {
+        const uint8_t *panel = p + (size_t)((first + b) / parts) * (size_t)bytes;
+
+        for (int i = 0; i < bytes; i += 64) {
+            _mm_prefetch((const char *)panel + ahead + i, _MM_HINT_T1);
+        }
+        UNROLL
+        for (int part = 0; part < parts; part++) {
+            UNROLL
+            for (int i = 0; i < 4; i++) {
+                const struct codes v = signed_codes(type, panel, part, i);
+                _mm512_store_si512(out->q[b + part][i], v.a);
+                _mm512_store_si512(out->q[b + part][4 + i], v.b);
+            }
+            for (int i = 0; i < steps; i++) {
+                _mm512_store_ps(out->d[steps * (b + part) + i],
+                                step_scale(type, panel, steps * part + i));
+            }
+            if (has_min(type)) {
+                _mm512_store_ps(out->m[b + part], scales_f16(panel + 32));
+            }
+        }
+    }
+    FENCE(out);
+}
+
+/* ---- units ----------------------------------------------------------------------------------- */
+
+/* Sums of float step i of a stretch. */
+INLINE void product(uint32_t type, const struct stretch *w, const struct act_tile *a, int i,
+                    int32_t (*sums)[256])
+{
+    const int width = step_width(type), steps = 32 / width;
+
+    _tile_loadd(4, a[i / steps].q[0] + width * (i % steps), 32);
+    _tile_loadd(5, w->q[0][0] + 16 * width * i, 64);
+    _tile_zero(0);
+    _tile_dpbssd(0, 4, 5);
+    _tile_stored(0, sums[i % RING], 64);
+    FENCE(sums);
+}
+
+INLINE void float_step(uint32_t type, const struct stretch *w, const struct act_tile *a, int i,
+                       const int32_t (*sums)[256], __m512 *acc)
+{
+    const int steps = 32 / step_width(type);
+    const struct act_tile *t = a + i / steps;
+    const int32_t *c = sums[i % RING];
+    const __m512 d = _mm512_load_ps(w->d[i]), m = _mm512_load_ps(w->m[i / steps]);
+
+    UNROLL
+    for (int j = 0; j < TILE_TOK; j++) {
+        const __m512 da = _mm512_set1_ps(t->d[j]);
+        acc[j] = _mm512_fmadd_ps(_mm512_mul_ps(d, da),
+                                 _mm512_cvtepi32_ps(_mm512_load_si512(c + 16 * j)), acc[j]);
+        if (has_min(type)) {
+            acc[j] = _mm512_fmadd_ps(_mm512_mul_ps(m, da), _mm512_set1_ps(t->s[j]), acc[j]);
+        }
+    }
+}
+
+/* Where the results of a tile go: tokens [from, to) of it, rows of the mask. */
+struct out {
+    float *y;
+    size_t ldy;
+    int from, to;
+    __mmask16 rows;
+};
+
+/* n float steps for 16 tokens and a row group; `first` where their sums begin. */
+INLINE void unit(uint32_t type, const struct stretch *w, const struct act_tile *a, int n,
+                 bool first, const struct out *out)
+{
+    _Alignas(64) int32_t sums[RING][256];
+    __m512 acc[TILE_TOK];
+
+    for (int i = 0; i < LAG && i < n; i++) {
+        product(type, w, a, i, sums);
+    }
+    UNROLL
+    for (int j = 0; j < TILE_TOK; j++) {
+        acc[j] = _mm512_setzero_ps();
+        if (!first && j >= out->from && j < out->to) {
+            acc[j] = _mm512_maskz_loadu_ps(out->rows, out->y + (size_t)j * out->ldy);
+        }
+    }
+    NO_UNROLL
+    for (int i = 0; i < n; i++) {
+        if (i + LAG < n) {
+            product(type, w, a, i + LAG, sums);
+        }
+        float_step(type, w, a, i, (const int32_t (*)[256])sums, acc);
+    }
+    UNROLL
+    for (int j = 0; j < TILE_TOK; j++) {
+        if (j >= out->from && j < out->to) {
+            _mm512_mask_storeu_ps(out->y + (size_t)j * out->ldy, out->rows, acc[j]);
+        }
+    }
+}
+
+/* ---- calls ----------------------------------------------------------------------------------- */
+
+/* Stretches of K outside, then row groups: the activations of a stretch stay in the second-level
+ * cache. */
+INLINE void mm_32_amx(uint32_t type, const void *w, int k, int n_rows, const void *act, int t0,
+                      int t1, float *y, size_t ldy)
+{
+    _Alignas(64) struct stretch s;
+    const int n_blocks = k / 32, steps = 32 / step_width(type);
+    const size_t group_bytes = (size_t)(k / type_block(type)) * (size_t)panel_bytes(type);
+
+    tiles_begin(step_width(type));
+    for (int b = 0; b < n_blocks; b += STRETCH) {
+        const int n = min_int(STRETCH, n_blocks - b);
+        const uint8_t *p = w;
+
+        for (int r = 0; r < n_rows; r += PANEL_ROWS, p += group_bytes) {
+            unpack_stretch(type, p, b, n, group_bytes, &s);
+            for (int t = t0 / TILE_TOK; t * TILE_TOK < t1; t++) {
+                const int begin = t * TILE_TOK;
+                const struct out out = {
+                    .y = y + (size_t)begin * ldy + r, .ldy = ldy,
+                    .from = begin < t0 ? t0 - begin : 0, .to = min_int(TILE_TOK, t1 - begin),
+                    .rows = (__mmask16)((1u << min_int(PANEL_ROWS, n_rows - r)) - 1)
+                };
+                unit(type, &s, (const struct act_tile *)act + (size_t)t * (size_t)n_blocks + b,
+                     steps * n, b == 0, &out);
+            }
+        }
+    }
+    _tile_release();
+}
+
+#define MM(ID, q)                                                                             \
+    static void mm_##q##_amx(const void *w, int k, int n_rows, const void *act, int n_tok,    \
+                             int t0, int t1, float *y, size_t ldy)                            \
+    {                                                                                         \
+        if (n_tok < AMX_32_MIN) {                                                             \
+            mm_##q##_avx512(w, k, n_rows, act, n_tok, t0, t1, y, ldy);                        \
+        } else if (t0 < t1) {                                                                 \
+            mm_32_amx(QT_##ID, w, k, n_rows, act, t0, t1, y, ldy);                            \
+        }                                                                                     \
+    }
+
+#define AMX_32_TYPES(X)                                                                       \
+    X(Q4_0, q4_0) X(Q4_1, q4_1) X(Q5_0, q5_0) X(Q5_1, q5_1) X(Q8_0, q8_0)                     \
+    X(IQ4_NL, iq4_nl) X(MXFP4, mxfp4) X(NVFP4, nvfp4) X(Q1_0, q1_0) X(Q2_0, q2_0)
+
+AMX_32_TYPES(MM)
+
+#define ENTRY(ID, codec) k->mm[QT_##ID] = mm_##codec##_amx;
+
+void dot_32_amx_fill(struct kern *k)
+{
+    AMX_32_TYPES(ENTRY)
+}
