@@ -295,6 +295,61 @@ TEST(pretokenisers_cover_the_text)
     buf_deinit(&text);
 }
 
+/* Text as it is found: words, numbers, indented lines, and now and then anything. */
+static void plain_text(struct buf *out, size_t n)
+{
+    static const char *const part[] = {
+        "word", "It", "x", " ", "  ", "    ", "\t", "\n", "\r\n", "\n\n", "\v", "'s", "'ll", "'Re",
+        "'", "''", "1", "12", "345", "67890", ",", ".", "();", "//", "\x01", "\x1C", "\x7F",
+        "abcdefghijklmnopqrstuvwxyz", "------------------------------", "                        ",
+    };
+    bool ascii = below(2) == 0;
+
+    buf_clear(out);
+    while (out->len < n) {
+        if (!ascii && below(12) == 0) {
+            struct buf odd;
+
+            buf_init(&odd, 0);
+            odd_text(&odd, 1 + below(3));
+            buf_add(out, buf_str(&odd), odd.len);
+            buf_deinit(&odd);
+        } else {
+            buf_puts(out, part[below(COUNT(part))]);
+        }
+    }
+}
+
+TEST(many_pieces_at_once_end_where_single_ones_do)
+{
+    struct buf text;
+    const struct pretok *p;
+
+    buf_init(&text, 0);
+    for (size_t row = 0; (p = pretok_at(row)) != NULL; row++) {
+        for (int round = 0; round < 1500; round++) {
+            size_t one[PRETOK_PASS_MAX] = {0};
+            size_t many[PRETOK_PASS_MAX] = {0};
+            uint32_t end[PRETOK_CUT_MAX];
+            size_t n = 0;
+            size_t at = 0;
+
+            plain_text(&text, 1 + below(400));
+            for (size_t pos = 0; pos < text.len; at++) {
+                if (at == n) {
+                    n = pretok_cut(p, text.data, text.len, pos, many, end);
+                    CHECK(n > 0 && n <= PRETOK_CUT_MAX);
+                    at = 0;
+                }
+                pos = pretok_next(p, text.data, text.len, pos, one);
+                CHECK_EQ(end[at], pos);
+            }
+            CHECK_EQ(at, n);
+        }
+    }
+    buf_deinit(&text);
+}
+
 TEST(contractions_in_capitals_count_where_case_is_ignored)
 {
     size_t cuts[PRETOK_PASS_MAX] = {0};
@@ -358,6 +413,7 @@ TEST(normal_form_c_orders_long_runs_of_marks)
 int main(void)
 {
     return RUN(T(pretokenisers_agree_with_pcre2), T(pretokenisers_cover_the_text),
+               T(many_pieces_at_once_end_where_single_ones_do),
                T(contractions_in_capitals_count_where_case_is_ignored), T(normal_form_c),
                T(normal_form_c_orders_long_runs_of_marks));
 }

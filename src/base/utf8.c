@@ -98,13 +98,46 @@ int utf8_encode(uint32_t cp, char out[4])
     return 4;
 }
 
+static bool all_ascii(const char *s, size_t n)
+{
+    uint64_t x;
+    uint64_t high = 0;
+
+    for (; n > 0; s += sizeof x, n -= sizeof x) {
+        memcpy(&x, s, sizeof x);
+        high |= x;
+    }
+    return (high & 0x8080808080808080u) == 0;
+}
+
+/* The end of the characters of three bytes at s + i whose second byte may be any. */
+static size_t skip_plain_three(const unsigned char *u, size_t i, size_t n)
+{
+    while (n - i >= 3 && (u[i] & 0xF0) == 0xE0 && u[i] != 0xE0 && u[i] != 0xED &&
+           (u[i + 1] & 0xC0) == 0x80 && (u[i + 2] & 0xC0) == 0x80) {
+        i += 3;
+    }
+    return i;
+}
+
 bool utf8_valid(const char *s, size_t n)
 {
+    enum { STEP = 32 };
+    const unsigned char *u = (const unsigned char *)s;
+
     for (size_t i = 0; i < n;) {
         uint32_t cp;
+
+        while (n - i >= STEP && all_ascii(s + i, STEP)) {
+            i += STEP;
+        }
+        while (i < n && u[i] < 0x80) {
+            i++;
+        }
+        i = skip_plain_three(u, i, n);
         int len = utf8_decode(s + i, n - i, &cp);
 
-        if (len == 0) {
+        if (len == 0 && i < n) {
             return false;
         }
         i += (size_t)len;

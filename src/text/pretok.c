@@ -11,6 +11,7 @@
 #include <limits.h>
 #include <string.h>
 
+#include "text/pretok_ascii.h"
 #include "text/unicode.h"
 
 /* ---- characters and runs ----------------------------------------------------------- */
@@ -141,9 +142,7 @@ static size_t space_or_lines(const char *s, size_t pos, size_t end)
     return at < end && last > pos ? last : at;
 }
 
-/* Length of a contraction at pos, or 0.  Ignoring case covers the long s as well, the
- * only other letter that folds to one of these. */
-static size_t contraction(const char *s, size_t pos, size_t end, bool any_case)
+size_t pretok_contraction(const char *s, size_t pos, size_t end, bool any_case)
 {
     size_t left = end - pos;
 
@@ -175,7 +174,7 @@ static size_t contraction(const char *s, size_t pos, size_t end, bool any_case)
 static size_t split_gpt2(const char *s, size_t pos, size_t end, const struct split_opts *o)
 {
     (void)o;
-    size_t n = contraction(s, pos, end, false);
+    size_t n = pretok_contraction(s, pos, end, false);
 
     if (n > 0) {
         return pos + n;
@@ -225,7 +224,7 @@ static size_t split_words(const char *s, size_t pos, size_t end, const struct sp
     struct ch c = char_at(s, pos, end);
 
     if (o->contractions && c.cp == '\'') {
-        size_t n = contraction(s, pos, end, true);
+        size_t n = pretok_contraction(s, pos, end, true);
 
         if (n > 0) {
             return pos + n;
@@ -291,7 +290,7 @@ static size_t split_cased(const char *s, size_t pos, size_t end, const struct sp
     if (at == word) {
         return split_rest(s, pos, end, o, c);
     }
-    return at + (o->contractions ? contraction(s, at, end, true) : 0);
+    return at + (o->contractions ? pretok_contraction(s, at, end, true) : 0);
 }
 
 static bool is_ascii_letter(unsigned char c)
@@ -539,9 +538,10 @@ static size_t split_clauses(const char *s, size_t pos, size_t end, const struct 
 
 /* ---- the table --------------------------------------------------------------------- */
 
-#define GPT2 {split_gpt2, {0}}
+#define GPT2 {split_gpt2, {.ascii = ascii_gpt2}}
 #define NUMBERS(n) {split_numbers, {.digits = (n)}}
-#define WORDS(n) {split_words, {.letter = UC_LETTER, .digits = (n), .contractions = true}}
+#define WORDS(n) \
+    {split_words, {.letter = UC_LETTER, .digits = (n), .contractions = true, .ascii = ascii_words}}
 #define CASED(n, contr) {split_cased, {.digits = (n), .contractions = (contr), .slash = true}}
 
 static const struct pretok table[] = {
@@ -560,7 +560,8 @@ static const struct pretok table[] = {
     {"stablelm2 kormo f2llmv2 megrez hunyuan solar-open grok-2 bailingmoe bailingmoe2 llada-moe",
      0, {WORDS(1)}},
     {"qwen35", PRETOK_NFC,
-     {{split_words, {.letter = UC_LETTER | UC_MARK, .digits = 1, .contractions = true}}}},
+     {{split_words, {.letter = UC_LETTER | UC_MARK, .digits = 1, .contractions = true,
+                     .ascii = ascii_words}}}},
     {"seed-coder", 0,
      {{split_words, {.letter = UC_LETTER, .digits = 1, .contractions = true,
                      .bare_punct = true}}}},
@@ -632,4 +633,56 @@ size_t pretok_next(const struct pretok *p, const char *s, size_t n, size_t pos,
         end = cuts[i];
     }
     return end;
+}
+
+/* The pieces of up to 64 bytes of ASCII but the last, whose end is not known yet, appended to
+ * end[0, *count).  Returns where the last begins. */
+static size_t cut_ascii(const struct pass *pass, const char *s, size_t n, size_t pos,
+                        uint32_t *end, size_t *count)
+{
+    struct ascii_block b;
+
+    ascii_read(&b, s, n, pos);
+    uint64_t starts = pass->o.ascii(&b, &pass->o) & ~(uint64_t)1;
+    size_t k = *count;
+
+    for (; starts != 0; starts &= starts - 1) {
+        end[k++] = (uint32_t)(pos + (size_t)__builtin_ctzll(starts));
+    }
+    if (b.ends) {
+        end[k++] = (uint32_t)n;
+    }
+    size_t at = k > *count ? end[k - 1] : pos;
+
+    *count = k;
+    return at;
+}
+
+static bool begins_ascii(const char *s, size_t n, size_t pos)
+{
+    return !((s[pos] | s[pos + 1 < n ? pos + 1 : pos]) & 0x80);
+}
+
+size_t pretok_cut(const struct pretok *p, const char *s, size_t n, size_t pos,
+                  size_t cuts[PRETOK_PASS_MAX], uint32_t end[PRETOK_CUT_MAX])
+{
+    /* A block has 64 pieces at most. */
+    enum { ENOUGH = PRETOK_CUT_MAX - 64 };
+    const struct pass *pass = &p->pass[0];
+    bool single = pass[1].fn == NULL;
+    size_t count = 0;
+
+    while (count <= ENOUGH && pos < n) {
+        if (single && pass->o.ascii != NULL && begins_ascii(s, n, pos)) {
+            size_t at = cut_ascii(pass, s, n, pos, end, &count);
+
+            if (at > pos) {
+                pos = at;
+                continue;
+            }
+        }
+        pos = single ? pass->fn(s, pos, n, &pass->o) : pretok_next(p, s, n, pos, cuts);
+        end[count++] = (uint32_t)pos;
+    }
+    return count;
 }

@@ -7,6 +7,8 @@
 #ifndef PRETOK_H
 #define PRETOK_H
 
+#include <stdint.h>
+
 #include "base/buf.h"
 
 enum { PRETOK_PASS_MAX = 5 };
@@ -18,6 +20,13 @@ enum {
     PRETOK_NFC = 1 << 3,     /* the model's own tokenizer normalises to form C */
 };
 
+struct ascii_block;
+struct split_opts;
+
+/* Pieces in up to 64 bytes of ASCII at once: a bit for each byte that is certain to start one.
+ * What is not certain comes behind the last of them. */
+typedef uint64_t ascii_fn(const struct ascii_block *b, const struct split_opts *o);
+
 struct split_opts {
     unsigned letter;     /* class bits that make up words */
     int digits;          /* numbers in one piece; 0: none, INT_MAX: any */
@@ -25,6 +34,7 @@ struct split_opts {
     bool slash;          /* a slash may follow punctuation as a newline may */
     bool bare_punct;     /* newlines do not follow punctuation */
     const char *also;    /* ASCII characters that count as well */
+    ascii_fn *ascii;     /* for many pieces at once; NULL: there is none */
 };
 
 /* The end of the piece that starts at pos < end of valid UTF-8. */
@@ -52,5 +62,12 @@ void pretok_list(struct buf *out);
  * caller before the first, which has pos = 0. */
 size_t pretok_next(const struct pretok *p, const char *s, size_t n, size_t pos,
                    size_t cuts[PRETOK_PASS_MAX]);
+
+/* The ends of at least one and at most PRETOK_CUT_MAX pieces from pos < n on, n below 2^32; returns
+ * how many.  Not mixed with pretok_next on the same cuts. */
+enum { PRETOK_CUT_MAX = 96 };
+
+size_t pretok_cut(const struct pretok *p, const char *s, size_t n, size_t pos,
+                  size_t cuts[PRETOK_PASS_MAX], uint32_t end[PRETOK_CUT_MAX]);
 
 #endif

@@ -461,11 +461,9 @@ static inline bool tok_cache_get(struct tok_call *c, const struct cache_ask *ask
     if (e == NULL) {
         return ask->lng != NULL && tok_cache_get_long(c, ask->lng, s, n);
     }
+    e += !tok_cache_is(e, ask);
     if (!tok_cache_is(e, ask)) {
-        e++;
-        if (!tok_cache_is(e, ask)) {
-            return n > CACHED_IDS && tok_cache_get_long(c, tok_cache_long(c->cache, s, n), s, n);
-        }
+        return n > CACHED_IDS && tok_cache_get_long(c, tok_cache_long(c->cache, s, n), s, n);
     }
     if (out->cap - out->n < CACHED_IDS && ids_reserve(c, CACHED_IDS) == NULL) {
         return true;

@@ -65,7 +65,7 @@ static void long_piece(struct tok_call *c, const char *s, size_t n, int32_t foun
     push_symbols(c, sym, n);
 }
 
-static void merge_piece(struct tok_call *c, const char *s, size_t n)
+static __attribute__((noinline)) void merge_piece(struct tok_call *c, const char *s, size_t n)
 {
     const struct tok_tables *t = c->t;
     int32_t found = tok_find(t, s, n);
@@ -86,33 +86,28 @@ static void merge_piece(struct tok_call *c, const char *s, size_t n)
     push_symbols(c, sym, n);
 }
 
-/* Pieces are found a few ahead of their tokens, so that entries of the cache come from memory
+/* Pieces are found some ahead of their tokens, so that entries of the cache come from memory
  * all together. */
 void tok_bpe(struct tok_call *c, const char *s, size_t n)
 {
-    enum { AHEAD = 16 };
     size_t cuts[PRETOK_PASS_MAX] = {0};
-    struct cache_ask ask[AHEAD];
-    size_t end[AHEAD];
-    size_t pos = 0;  /* up to here there are pieces */
-    size_t at = 0;   /* up to here there are tokens */
+    struct cache_ask ask[PRETOK_CUT_MAX];
+    uint32_t end[PRETOK_CUT_MAX];
 
-    while (at < n && !c->failed) {
-        int n_pieces = 0;
+    for (size_t at = 0; at < n && !c->failed;) {
+        size_t n_pieces = pretok_cut(c->v->pre, s, n, at, cuts, end);
+        size_t pos = at;
 
-        for (; n_pieces < AHEAD && pos < n; n_pieces++) {
-            end[n_pieces] = pretok_next(c->v->pre, s, n, pos, cuts);
-            ask[n_pieces] = tok_cache_ask(c, s + pos, end[n_pieces] - pos, n - pos);
-            pos = end[n_pieces];
+        for (size_t i = 0; i < n_pieces; pos = end[i++]) {
+            ask[i] = tok_cache_ask(c, s + pos, end[i] - pos, n - pos);
         }
-        for (int i = 0; i < n_pieces; i++) {
+        for (size_t i = 0; i < n_pieces; at = end[i++]) {
             if (!tok_cache_get(c, &ask[i], s + at, end[i] - at)) {
                 size_t first = c->out->n;
 
                 merge_piece(c, s + at, end[i] - at);
                 tok_cache_put(c, &ask[i], s + at, end[i] - at, first);
             }
-            at = end[i];
         }
     }
 }
