@@ -196,7 +196,7 @@ static void encode_text(struct tok_call *c, const struct request *r)
 static size_t cache_bytes(int bits)
 {
     return sizeof(struct tok_cache) + ((size_t)2 << bits) * sizeof(struct cached) +
-           ((size_t)1 << (bits - 1)) * sizeof(struct cached_long);
+           ((size_t)1 << bits) * sizeof(struct cached_long);
 }
 
 /* NULL without memory. */

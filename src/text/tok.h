@@ -101,6 +101,14 @@ struct candidate {
     int32_t id;     /* then -1 */
 };
 
+/* The lowest ranks of merges in which a text is the left part of two, before the beginning of a
+ * character, and the right part, behind a character that is not ASCII. */
+struct edge {
+    uint32_t left, right;
+};
+
+enum { EDGES = 256 + 2 * 65536, CHAR_STARTS = 65536 };
+
 /* A merge with all that is asked of it, so that a look-up fetches one line of memory. */
 struct pair_slot {
     int32_t left, right;
@@ -126,14 +134,13 @@ enum {
     CACHED_BYTES = 15, CACHED_IDS = 4, CACHED_LONG_BYTES = 58, CACHED_LONG_IDS = 17,
 };
 
-/* Long texts bring more different pieces: there are as many sets as the longest text so far
- * has lots of 64 bytes, within bounds that stand for 2 and 16 MB, and half as many long
- * entries. */
-enum { CACHE_BITS_MIN = 14, CACHE_BITS_MAX = 17, CACHE_TEXT_BITS = 6 };
+/* Long texts bring more different pieces: there are as many sets, and as many long entries, as the
+ * longest text so far has lots of 64 bytes, within bounds that stand for 1.5 and 48 MB. */
+enum { CACHE_BITS_MIN = 13, CACHE_BITS_MAX = 18, CACHE_TEXT_BITS = 6 };
 
 struct tok_cache {
     int bits;                /* log2 of the sets */
-    struct cached_long *lng; /* [2^(bits - 1)] */
+    struct cached_long *lng; /* [2^bits] */
     _Alignas(64) struct cached entry[];
 };
 
@@ -167,6 +174,12 @@ struct tok_tables {
     uint64_t *pair_filter;   /* a bit for each hash; most pairs do not merge and stop here */
     uint32_t pair_filter_mask;
     struct candidate *byte_pair;  /* [256][256]; byte-level only */
+
+    /* Byte-level only, for tok_char_start: the lowest ranks of merges with short texts, by
+     * tok_edge_at, and what is known of characters up to U+FFFF: 0 nothing yet, -1 their bytes
+     * have to be merged one by one, else the token to start from and 1. */
+    struct edge *edge;       /* [EDGES] */
+    _Atomic int32_t *char_start;  /* [CHAR_STARTS] */
 
     /* By score: rank of a token, lower first. */
     uint32_t *score_rank;
@@ -346,6 +359,20 @@ static inline struct candidate tok_pair(const struct tok_tables *t, int32_t left
     }
 }
 
+/* Where the edges of a text of 1 to 3 bytes are; with 3 it is one character. */
+static inline size_t tok_edge_at(const char *s, size_t n)
+{
+    const unsigned char *u = (const unsigned char *)s;
+
+    if (n == 1) {
+        return u[0];
+    }
+    if (n == 2) {
+        return 256 + ((size_t)u[0] << 8 | u[1]);
+    }
+    return 256 + 65536 + ((size_t)(u[0] & 0x0F) << 12 | (size_t)(u[1] & 0x3F) << 6 | (u[2] & 0x3F));
+}
+
 /* ---- encoding ---------------------------------------------------------------------- */
 
 /* What one call of tok_encode works with. */
@@ -396,7 +423,7 @@ static inline uint64_t tok_first_bytes(size_t n)
 static inline struct cached_long *tok_cache_long(const struct tok_cache *cache, const char *s,
                                                  size_t n)
 {
-    return &cache->lng[tok_hash(s, n) * 0x9E3779B97F4A7C15u >> (65 - cache->bits)];
+    return &cache->lng[tok_hash(s, n) * 0x9E3779B97F4A7C15u >> (64 - cache->bits)];
 }
 
 /* The place of a piece, on the way from memory.  `room` bytes may be read from s on. */

@@ -7,6 +7,7 @@
 #include "text/tok.h"
 
 #include "base/log.h"
+#include "base/utf8.h"
 
 enum { PROBE_MAX = 4096, BATCH = 64, BYTE_PAIRS = 256 * 256 };
 
@@ -92,6 +93,8 @@ static size_t place(struct tok_tables *t)
     t->pair_filter_mask = (uint32_t)(4 * n_slots - 1);
     if (v->kind == VOCAB_BPE) {
         t->byte_pair = carve(t, &at, BYTE_PAIRS, sizeof *t->byte_pair);
+        t->edge = carve(t, &at, EDGES, sizeof *t->edge);
+        t->char_start = carve(t, &at, CHAR_STARTS, sizeof *t->char_start);
     }
     return at;
 }
@@ -111,6 +114,7 @@ static bool allocate(struct tok_tables *t, slm_error *err)
     }
     if (t->byte_pair != NULL) {
         memset(t->byte_pair, 0xFF, BYTE_PAIRS * sizeof *t->byte_pair);
+        memset(t->edge, 0xFF, EDGES * sizeof *t->edge);
     }
     return true;
 }
@@ -362,6 +366,27 @@ static void note_byte_pair(struct tok_tables *t, const struct entry *e)
     }
 }
 
+/* A part of a character, or one of two or three bytes. */
+static bool has_edges(const struct part *p)
+{
+    return p->n <= 3 && (p->s[0] & 0x80) && (p->n < 3 || tok_char_len(p->s, p->n) == 3);
+}
+
+/* Entries come in the order of their ranks. */
+static void note_edges(struct tok_tables *t, const struct entry *e)
+{
+    if (has_edges(&e->left) && !utf8_is_continuation(e->right.s[0])) {
+        uint32_t *rank = &t->edge[tok_edge_at(e->left.s, e->left.n)].left;
+
+        *rank = e->rank < *rank ? e->rank : *rank;
+    }
+    if (has_edges(&e->right) && (e->left.s[e->left.n - 1] & 0x80)) {
+        uint32_t *rank = &t->edge[tok_edge_at(e->right.s, e->right.n)].right;
+
+        *rank = e->rank < *rank ? e->rank : *rank;
+    }
+}
+
 /* Enters n resolved entries; *n_unusable counts those that name no tokens. */
 static bool insert_entries(struct tok_tables *t, const struct entry *e, size_t n,
                            size_t *n_unusable, slm_error *err)
@@ -374,6 +399,9 @@ static bool insert_entries(struct tok_tables *t, const struct entry *e, size_t n
             continue;
         }
         note_byte_pair(t, &e[i]);
+        if (t->edge != NULL) {
+            note_edges(t, &e[i]);
+        }
         if (!insert_pair(t, pair, err)) {
             return false;
         }
