@@ -14,8 +14,8 @@
  * first-level cache. */
 enum { STRETCH = 32 };
 
-/* Float steps lag this many products behind, for which the sums of RING are kept. */
-enum { LAG = 3, RING = 4 };
+/* Products are this many float steps ahead, sums that are stored one less. */
+enum { LAG = 4 };
 
 /* ---- activations ----------------------------------------------------------------------------- */
 
@@ -144,56 +144,83 @@ INLINE void unpack_stretch(uint32_t type, const uint8_t *p, int first, int n, si
 
 /* ---- units ----------------------------------------------------------------------------------- */
 
-/* Sums of float step i of a stretch. */
+/* The product for float step i of a stretch.  Two tiles take turns, so that the next product need not
+ * wait for the sums of this one to be stored. */
 INLINE void product(uint32_t type, const struct stretch *w, const struct act_tile *a, int i,
-                    int32_t (*sums)[256])
+                    bool odd)
 {
     const int width = step_width(type), steps = 32 / width;
+    const int8_t *q = a[i / steps].q[0] + width * (i % steps);
+    const int8_t *codes = w->q[0][0] + 16 * width * i;
 
-    _tile_loadd(4, a[i / steps].q[0] + width * (i % steps), 32);
-    _tile_loadd(5, w->q[0][0] + 16 * width * i, 64);
-    _tile_zero(0);
-    _tile_dpbssd(0, 4, 5);
-    _tile_stored(0, sums[i % RING], 64);
+    if (odd) {
+        _tile_loadd(6, q, 32);
+        _tile_loadd(7, codes, 64);
+        _tile_zero(1);
+        _tile_dpbssd(1, 6, 7);
+    } else {
+        _tile_loadd(4, q, 32);
+        _tile_loadd(5, codes, 64);
+        _tile_zero(0);
+        _tile_dpbssd(0, 4, 5);
+    }
+}
+
+INLINE void store_sums(bool odd, int32_t *sums)
+{
+    if (odd) {
+        _tile_stored(1, sums, 64);
+    } else {
+        _tile_stored(0, sums, 64);
+    }
     FENCE(sums);
 }
 
+/* Float step i of 16 tokens, whose sums are [16 tokens][16 rows]. */
 INLINE void float_step(uint32_t type, const struct stretch *w, const struct act_tile *a, int i,
-                       const int32_t (*sums)[256], __m512 *acc)
+                       const int32_t *sums, __m512 *acc)
 {
     const int steps = 32 / step_width(type);
     const struct act_tile *t = a + i / steps;
-    const int32_t *c = sums[i % RING];
     const __m512 d = _mm512_load_ps(w->d[i]), m = _mm512_load_ps(w->m[i / steps]);
 
     UNROLL
     for (int j = 0; j < TILE_TOK; j++) {
         const __m512 da = _mm512_set1_ps(t->d[j]);
         acc[j] = _mm512_fmadd_ps(_mm512_mul_ps(d, da),
-                                 _mm512_cvtepi32_ps(_mm512_load_si512(c + 16 * j)), acc[j]);
+                                 _mm512_cvtepi32_ps(_mm512_load_si512(sums + 16 * j)), acc[j]);
         if (has_min(type)) {
             acc[j] = _mm512_fmadd_ps(_mm512_mul_ps(m, da), _mm512_set1_ps(t->s[j]), acc[j]);
         }
     }
 }
 
-/* Where the results of a tile go: tokens [from, to) of it, rows of the mask. */
+/* Where the results of a unit go: tokens [from, to) of 16, rows of the mask.  `next` is where the
+ * first token of the following unit has its results. */
 struct out {
     float *y;
+    const float *next;
     size_t ldy;
     int from, to;
     __mmask16 rows;
 };
 
-/* n float steps for 16 tokens and a row group; `first` where their sums begin. */
+/* n float steps for 16 tokens and a row group; `first` where their sums begin.  Results are far
+ * apart in memory: the lines of the following unit are requested one by one. */
 INLINE void unit(uint32_t type, const struct stretch *w, const struct act_tile *a, int n,
                  bool first, const struct out *out)
 {
-    _Alignas(64) int32_t sums[RING][256];
+    _Alignas(64) int32_t sums[LAG][256];
     __m512 acc[TILE_TOK];
 
-    for (int i = 0; i < LAG && i < n; i++) {
-        product(type, w, a, i, sums);
+    UNROLL
+    for (int i = 0; i < LAG; i++) {
+        if (i < n) {
+            product(type, w, a, i, i % 2);
+        }
+        if (i > 0 && i <= n) {
+            store_sums((i - 1) % 2, sums[i - 1]);
+        }
     }
     UNROLL
     for (int j = 0; j < TILE_TOK; j++) {
@@ -203,11 +230,24 @@ INLINE void unit(uint32_t type, const struct stretch *w, const struct act_tile *
         }
     }
     NO_UNROLL
-    for (int i = 0; i < n; i++) {
-        if (i + LAG < n) {
-            product(type, w, a, i + LAG, sums);
+    for (int i = 0; i < n; i += 2) {
+        UNROLL
+        for (int h = 0; h < 2; h++) {
+            const int at = i + h, ahead = at + LAG;
+
+            if (ahead < n) {
+                product(type, w, a, ahead, h);
+            }
+            if (ahead <= n) {
+                store_sums(!h, sums[(ahead - 1) % LAG]);
+            }
+            if (at < TILE_TOK) {
+                __asm__ volatile("prefetchw %0" : : "m"(out->next[(size_t)at * out->ldy]));
+            }
+            if (at < n) {
+                float_step(type, w, a, at, sums[at % LAG], acc);
+            }
         }
-        float_step(type, w, a, i, (const int32_t (*)[256])sums, acc);
     }
     UNROLL
     for (int j = 0; j < TILE_TOK; j++) {
@@ -236,9 +276,13 @@ INLINE void mm_32_amx(uint32_t type, const void *w, int k, int n_rows, const voi
         for (int r = 0; r < n_rows; r += PANEL_ROWS, p += group_bytes) {
             unpack_stretch(type, p, b, n, group_bytes, &s);
             for (int t = t0 / TILE_TOK; t * TILE_TOK < t1; t++) {
-                const int begin = t * TILE_TOK;
+                const int begin = t * TILE_TOK, end = begin + TILE_TOK;
+                float *here = y + (size_t)begin * ldy + r;
                 const struct out out = {
-                    .y = y + (size_t)begin * ldy + r, .ldy = ldy,
+                    .y = here,
+                    .next = end < t1 ? here + TILE_TOK * ldy
+                                     : y + (size_t)(t0 / TILE_TOK * TILE_TOK) * ldy + r + PANEL_ROWS,
+                    .ldy = ldy,
                     .from = begin < t0 ? t0 - begin : 0, .to = min_int(TILE_TOK, t1 - begin),
                     .rows = (__mmask16)((1u << min_int(PANEL_ROWS, n_rows - r)) - 1)
                 };
