@@ -37,7 +37,7 @@ INLINE void tiles_begin(int width)
 
 /* dot_32_amx.c: types of 32 weights.  From AMX_32_MIN tokens on, activations have a layout of
  * their own. */
-enum { AMX_32_MIN = 16 };
+enum { AMX_32_MIN = 13 };
 
 size_t act_bytes_32_amx(int k, int n_tok);
 void act_quant_32_amx(const float *x, size_t ldx, int k, int n_tok, int t0, int t1, void *act);

@@ -176,16 +176,16 @@ INLINE void store_sums(bool odd, int32_t *sums)
     FENCE(sums);
 }
 
-/* Float step i of 16 tokens, whose sums are [16 tokens][16 rows]. */
+/* Float step i of the tokens from `from` to `to`, whose sums are [16 tokens][16 rows]. */
 INLINE void float_step(uint32_t type, const struct stretch *w, const struct act_tile *a, int i,
-                       const int32_t *sums, __m512 *acc)
+                       const int32_t *sums, int from, int to, __m512 *acc)
 {
     const int steps = 32 / step_width(type);
     const struct act_tile *t = a + i / steps;
     const __m512 d = _mm512_load_ps(w->d[i]), m = _mm512_load_ps(w->m[i / steps]);
 
     UNROLL
-    for (int j = 0; j < TILE_TOK; j++) {
+    for (int j = from; j < to; j++) {
         const __m512 da = _mm512_set1_ps(t->d[j]);
         acc[j] = _mm512_fmadd_ps(_mm512_mul_ps(d, da),
                                  _mm512_cvtepi32_ps(_mm512_load_si512(sums + 16 * j)), acc[j]);
@@ -245,7 +245,10 @@ INLINE void unit(uint32_t type, const struct stretch *w, const struct act_tile *
                 __asm__ volatile("prefetchw %0" : : "m"(out->next[(size_t)at * out->ldy]));
             }
             if (at < n) {
-                float_step(type, w, a, at, sums[at % LAG], acc);
+                float_step(type, w, a, at, sums[at % LAG], 0, TILE_TOK / 2, acc);
+                if (out->to > TILE_TOK / 2) {
+                    float_step(type, w, a, at, sums[at % LAG], TILE_TOK / 2, TILE_TOK, acc);
+                }
             }
         }
     }

@@ -381,13 +381,13 @@ INLINE void unpack_slice(uint32_t type, const uint8_t *p, int slice, struct plan
 
 /* ---- units ----------------------------------------------------------------------------------- */
 
-/* What runs through the tiles at a time: one panel and 32 tokens, or 16 where `two` is false. */
+/* What runs through the tiles at a time: one panel and 32 tokens, or as many as there are. */
 struct unit {
     const struct planes *w;
     const struct rows *rows;
     const struct act_tile *a;
-    bool two;
-    float *y;  /* [32 tokens][GROUPS * 16 rows] */
+    int n_tok;
+    float *y;  /* [n_tok][GROUPS * 16 rows] */
 };
 
 /* Sums of a unit, of each half: planes, then minimums, as [16 tokens][16 rows]. */
@@ -430,7 +430,7 @@ INLINE void product(uint32_t type, const struct unit *u, int k, int q, struct su
         break;
     case 1:
         RENEW(2, k, before);
-        if (u->two) {
+        if (u->n_tok > TILE_TOK) {
             _tile_stream_loadd(6, u->a[1].q[k], 64);
             PRODUCT(type, 2, 6, 5);
         }
@@ -445,7 +445,7 @@ INLINE void product(uint32_t type, const struct unit *u, int k, int q, struct su
     default:
         if (two_planes(type)) {
             RENEW(3, k, before);
-            if (u->two) {
+            if (u->n_tok > TILE_TOK) {
                 _tile_dpbsud(3, 6, 7);
             }
         }
@@ -462,7 +462,7 @@ INLINE void min_products(const struct unit *u, struct sums *out)
     _tile_zero(6);
     _tile_dpbf16ps(6, 4, 5);
     _tile_stored(6, out->m[0], 64);
-    if (u->two) {
+    if (u->n_tok > TILE_TOK) {
         _tile_loadd(4, u->a[1].s, 64);
         _tile_zero(7);
         _tile_dpbf16ps(7, 4, 5);
@@ -515,8 +515,10 @@ INLINE void float_steps(uint32_t type, const struct unit *u, const struct rows *
     const struct act_tile *a = u->a;
     float *y = u->y + GROUPS * PANEL_ROWS * i;
 
-    float_step(type, rows, a[0].d + i, a[0].bias + i, c->c[0] + 16 * i, c->m[0] + 16 * i, y);
-    if (u->two) {
+    if (i < u->n_tok) {
+        float_step(type, rows, a[0].d + i, a[0].bias + i, c->c[0] + 16 * i, c->m[0] + 16 * i, y);
+    }
+    if (i + TILE_TOK < u->n_tok) {
         float_step(type, rows, a[1].d + i, a[1].bias + i, c->c[2] + 16 * i, c->m[1] + 16 * i,
                    y + GROUPS * PANEL_ROWS * TILE_TOK);
     }
@@ -543,7 +545,7 @@ INLINE struct unit unit_at(const struct pass *s, const struct planes *w, const s
 
     return (struct unit){ .w = w + g, .rows = rows + g,
                           .a = s->act + (size_t)b * s->act_step + tile,
-                          .two = (tile + 1) * TILE_TOK < s->n_tok,
+                          .n_tok = s->n_tok - tile * TILE_TOK,
                           .y = y + GROUPS * PANEL_ROWS * TILE_TOK * tile + PANEL_ROWS * g };
 }
 
