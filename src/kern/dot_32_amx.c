@@ -144,6 +144,15 @@ INLINE void unpack_stretch(uint32_t type, const uint8_t *p, int first, int n, si
 
 /* ---- units ----------------------------------------------------------------------------------- */
 
+/* Sums start at the bits of 1.5 * 2^23.  As they stay below 2^22, what comes out is the float of
+ * that number plus the sum, and a subtraction, which is exact, is all the conversion there is:
+ * while tiles are at work, a core has two ports for additions of 512 bits, but one for conversions
+ * and products. */
+static const _Alignas(64) float sum_start[16] = {
+    12582912, 12582912, 12582912, 12582912, 12582912, 12582912, 12582912, 12582912,
+    12582912, 12582912, 12582912, 12582912, 12582912, 12582912, 12582912, 12582912
+};
+
 /* The product for float step i of a stretch.  Two tiles take turns, so that the next product need not
  * wait for the sums of this one to be stored. */
 INLINE void product(uint32_t type, const struct stretch *w, const struct act_tile *a, int i,
@@ -156,17 +165,17 @@ INLINE void product(uint32_t type, const struct stretch *w, const struct act_til
     if (odd) {
         _tile_loadd(6, q, 32);
         _tile_loadd(7, codes, 64);
-        _tile_zero(1);
+        _tile_loadd(1, sum_start, 0);
         _tile_dpbssd(1, 6, 7);
     } else {
         _tile_loadd(4, q, 32);
         _tile_loadd(5, codes, 64);
-        _tile_zero(0);
+        _tile_loadd(0, sum_start, 0);
         _tile_dpbssd(0, 4, 5);
     }
 }
 
-INLINE void store_sums(bool odd, int32_t *sums)
+INLINE void store_sums(bool odd, float *sums)
 {
     if (odd) {
         _tile_stored(1, sums, 64);
@@ -178,17 +187,18 @@ INLINE void store_sums(bool odd, int32_t *sums)
 
 /* Float step i of the tokens from `from` to `to`, whose sums are [16 tokens][16 rows]. */
 INLINE void float_step(uint32_t type, const struct stretch *w, const struct act_tile *a, int i,
-                       const int32_t *sums, int from, int to, __m512 *acc)
+                       const float *sums, int from, int to, __m512 *acc)
 {
     const int steps = 32 / step_width(type);
     const struct act_tile *t = a + i / steps;
     const __m512 d = _mm512_load_ps(w->d[i]), m = _mm512_load_ps(w->m[i / steps]);
+    const __m512 start = _mm512_load_ps(sum_start);
 
     UNROLL
     for (int j = from; j < to; j++) {
         const __m512 da = _mm512_set1_ps(t->d[j]);
-        acc[j] = _mm512_fmadd_ps(_mm512_mul_ps(d, da),
-                                 _mm512_cvtepi32_ps(_mm512_load_si512(sums + 16 * j)), acc[j]);
+        const __m512 sum = _mm512_sub_ps(_mm512_load_ps(sums + 16 * j), start);
+        acc[j] = _mm512_fmadd_ps(_mm512_mul_ps(d, da), sum, acc[j]);
         if (has_min(type)) {
             acc[j] = _mm512_fmadd_ps(_mm512_mul_ps(m, da), _mm512_set1_ps(t->s[j]), acc[j]);
         }
@@ -210,7 +220,7 @@ struct out {
 INLINE void unit(uint32_t type, const struct stretch *w, const struct act_tile *a, int n,
                  bool first, const struct out *out)
 {
-    _Alignas(64) int32_t sums[LAG][256];
+    _Alignas(64) float sums[LAG][256];
     __m512 acc[TILE_TOK];
 
     UNROLL
