@@ -10,8 +10,8 @@
 #include "base/mem.h"
 #include "kern/amx.h"
 
-/* Blocks of 32 in a stretch of K, whose codes, with the activations of a tile of tokens, stay in the
- * first-level cache. */
+/* Blocks of 32 in a stretch of K, whose codes, with the activations of a tile of tokens, stay in
+ * the first-level cache. */
 enum { STRETCH = 32 };
 
 /* Products are this many float steps ahead, sums that are stored one less. */
@@ -153,8 +153,8 @@ static const _Alignas(64) float sum_start[16] = {
     12582912, 12582912, 12582912, 12582912, 12582912, 12582912, 12582912, 12582912
 };
 
-/* The product for float step i of a stretch.  Two tiles take turns, so that the next product need not
- * wait for the sums of this one to be stored. */
+/* The product for float step i of a stretch.  Two tiles take turns, so that the next product need
+ * not wait for the sums of this one to be stored. */
 INLINE void product(uint32_t type, const struct stretch *w, const struct act_tile *a, int i,
                     bool odd)
 {
@@ -272,14 +272,17 @@ INLINE void unit(uint32_t type, const struct stretch *w, const struct act_tile *
 
 /* ---- calls ----------------------------------------------------------------------------------- */
 
+/* unpack_stretch of a type. */
+typedef void unpack_fn(const uint8_t *p, int first, int n, size_t ahead, struct stretch *out);
+
 /* Stretches of K outside, then row groups: the activations of a stretch stay in the second-level
- * cache. */
-INLINE void mm_32_amx(uint32_t type, const void *w, int k, int n_rows, const void *act, int t0,
-                      int t1, float *y, size_t ldy)
+ * cache.  type is one of those that are alike but for their panels. */
+INLINE void mm_32_amx(uint32_t type, unpack_fn *unpack, size_t group_bytes, const void *w, int k,
+                      int n_rows, const void *act, int t0, int t1, float *y, size_t ldy)
 {
     _Alignas(64) struct stretch s;
     const int n_blocks = k / 32, steps = 32 / step_width(type);
-    const size_t group_bytes = (size_t)(k / type_block(type)) * (size_t)panel_bytes(type);
+    const int first = t0 / TILE_TOK * TILE_TOK;
 
     tiles_begin(step_width(type));
     for (int b = 0; b < n_blocks; b += STRETCH) {
@@ -287,14 +290,14 @@ INLINE void mm_32_amx(uint32_t type, const void *w, int k, int n_rows, const voi
         const uint8_t *p = w;
 
         for (int r = 0; r < n_rows; r += PANEL_ROWS, p += group_bytes) {
-            unpack_stretch(type, p, b, n, group_bytes, &s);
-            for (int t = t0 / TILE_TOK; t * TILE_TOK < t1; t++) {
+            unpack(p, b, n, group_bytes, &s);
+            for (int t = first / TILE_TOK; t * TILE_TOK < t1; t++) {
                 const int begin = t * TILE_TOK, end = begin + TILE_TOK;
                 float *here = y + (size_t)begin * ldy + r;
                 const struct out out = {
                     .y = here,
                     .next = end < t1 ? here + TILE_TOK * ldy
-                                     : y + (size_t)(t0 / TILE_TOK * TILE_TOK) * ldy + r + PANEL_ROWS,
+                                     : y + (size_t)first * ldy + r + PANEL_ROWS,
                     .ldy = ldy,
                     .from = begin < t0 ? t0 - begin : 0, .to = min_int(TILE_TOK, t1 - begin),
                     .rows = (__mmask16)((1u << min_int(PANEL_ROWS, n_rows - r)) - 1)
@@ -307,24 +310,47 @@ INLINE void mm_32_amx(uint32_t type, const void *w, int k, int n_rows, const voi
     _tile_release();
 }
 
-#define MM(ID, q)                                                                             \
+/* The code for types that are alike once they are unpacked. */
+#define ALIKE(name, ID)                                                                       \
+    static __attribute__((noinline)) void mm_##name(unpack_fn *unpack, size_t group_bytes,    \
+                                                    const void *w, int k, int n_rows,         \
+                                                    const void *act, int t0, int t1,          \
+                                                    float *y, size_t ldy)                     \
+    {                                                                                         \
+        mm_32_amx(QT_##ID, unpack, group_bytes, w, k, n_rows, act, t0, t1, y, ldy);           \
+    }
+
+ALIKE(plain, Q4_0)
+ALIKE(min, Q4_1)
+ALIKE(by16, NVFP4)
+
+#define MM(ID, q, name)                                                                       \
+    static void unpack_stretch_##q(const uint8_t *p, int first, int n, size_t ahead,          \
+                                   struct stretch *out)                                       \
+    {                                                                                         \
+        unpack_stretch(QT_##ID, p, first, n, ahead, out);                                     \
+    }                                                                                         \
     static void mm_##q##_amx(const void *w, int k, int n_rows, const void *act, int n_tok,    \
                              int t0, int t1, float *y, size_t ldy)                            \
     {                                                                                         \
+        const size_t panels = (size_t)(k / type_block(QT_##ID));                              \
+                                                                                              \
         if (n_tok < AMX_32_MIN) {                                                             \
             mm_##q##_avx512(w, k, n_rows, act, n_tok, t0, t1, y, ldy);                        \
         } else if (t0 < t1) {                                                                 \
-            mm_32_amx(QT_##ID, w, k, n_rows, act, t0, t1, y, ldy);                            \
+            mm_##name(unpack_stretch_##q, panels * (size_t)panel_bytes(QT_##ID), w, k,        \
+                      n_rows, act, t0, t1, y, ldy);                                           \
         }                                                                                     \
     }
 
 #define AMX_32_TYPES(X)                                                                       \
-    X(Q4_0, q4_0) X(Q4_1, q4_1) X(Q5_0, q5_0) X(Q5_1, q5_1) X(Q8_0, q8_0)                     \
-    X(IQ4_NL, iq4_nl) X(MXFP4, mxfp4) X(NVFP4, nvfp4) X(Q1_0, q1_0) X(Q2_0, q2_0)
+    X(Q4_0, q4_0, plain) X(Q4_1, q4_1, min) X(Q5_0, q5_0, plain) X(Q5_1, q5_1, min)           \
+    X(Q8_0, q8_0, plain) X(IQ4_NL, iq4_nl, plain) X(MXFP4, mxfp4, plain)                      \
+    X(NVFP4, nvfp4, by16) X(Q1_0, q1_0, plain) X(Q2_0, q2_0, plain)
 
 AMX_32_TYPES(MM)
 
-#define ENTRY(ID, codec) k->mm[QT_##ID] = mm_##codec##_amx;
+#define ENTRY(ID, codec, name) k->mm[QT_##ID] = mm_##codec##_amx;
 
 void dot_32_amx_fill(struct kern *k)
 {

@@ -390,7 +390,8 @@ struct unit {
     float *y;  /* [n_tok][GROUPS * 16 rows] */
 };
 
-/* Sums of a unit, of each half: planes, then minimums, as [16 tokens][16 rows]. */
+/* Sums of a unit as [16 tokens][16 rows]: those of each plane, [2 * tile + plane], and those with
+ * minimums. */
 struct sums {
     _Alignas(64) int32_t c[4][256];
     float m[2][256];
@@ -526,14 +527,24 @@ INLINE void float_steps(uint32_t type, const struct unit *u, const struct rows *
 
 /* ---- calls ----------------------------------------------------------------------------------- */
 
+struct pass;
+struct refill;
+
+/* How panels of a type become planes. */
+struct opening {
+    void (*slice)(const struct pass *s, struct refill *r);
+    int panel_bytes, n_slices;
+};
+
 /* Up to PASS_TOK tokens and a piece of K, of one or two row groups. */
 struct pass {
+    const struct opening *type;
     const uint8_t *w;
     size_t group_bytes;
     int n_groups, n_blocks, n_tok;
     const struct act_tile *act;  /* first tile, first block */
     size_t act_step;             /* tiles from block to block */
-    const float *out;            /* of the first token, where results will go */
+    float *out;                  /* of the first token, where results go */
     size_t ldy;
 };
 
@@ -557,21 +568,17 @@ struct refill {
     int slice;
 };
 
-INLINE struct refill refill_begin(uint32_t type, const struct pass *s, int b, int g,
-                                  struct planes *w, struct rows *rows)
+INLINE struct refill refill_begin(const struct pass *s, int b, int g, struct planes *w,
+                                  struct rows *rows)
 {
-    const size_t at = (size_t)b * (size_t)panel_bytes(type) + (size_t)g * s->group_bytes;
+    const size_t at = (size_t)b * (size_t)s->type->panel_bytes + (size_t)g * s->group_bytes;
     return (struct refill){ s->w + at, w + g, rows + g, 0 };
 }
 
-/* The next slice, if there is one.  The same panel of the row groups that follow is requested. */
+/* The next slice.  The same panel of the row groups that follow is requested. */
 INLINE void refill_slice(uint32_t type, const struct pass *s, struct refill *r)
 {
-    const int n = n_slices(type), stretch = panel_bytes(type) / n;
-
-    if (r->slice == n) {
-        return;
-    }
+    const int stretch = panel_bytes(type) / n_slices(type);
     const uint8_t *ahead = r->panel + GROUPS * s->group_bytes + stretch * r->slice;
     for (int i = 0; i < stretch; i += 64) {
         _mm_prefetch((const char *)ahead + i, _MM_HINT_T1);
@@ -580,9 +587,6 @@ INLINE void refill_slice(uint32_t type, const struct pass *s, struct refill *r)
     FENCE(r->w);
     r->slice++;
 }
-
-/* refill_slice of a type: one copy of the code, as it is needed in many places. */
-typedef void slice_fn(const struct pass *s, struct refill *r);
 
 /* Brings the lines of results for tokens [from, to) into the cache: copying them there would wait
  * for each. */
@@ -598,13 +602,15 @@ INLINE void fetch_out(const struct pass *s, int from, int to)
     }
 }
 
-/* y: [whole pairs of tiles][GROUPS * 16].
+/* y: [s->n_tok][GROUPS * 16].
  *
  * One stream of units over all blocks.  While a unit runs through the tiles, the float steps of
  * the one two before it are computed.  Less distance, and they would wait for sums that are still
  * being stored, filling the scheduler so that no product could start.  A panel's planes are
- * replaced by those of the next block as soon as their last unit is half through. */
-INLINE void run_pass(uint32_t type, slice_fn *slice, const struct pass *s, float *y)
+ * replaced by those of the next block as soon as their last unit is half through.
+ *
+ * type is one of those that are alike but for their panels. */
+INLINE void run_pass(uint32_t type, const struct pass *s, float *y)
 {
     _Alignas(64) struct planes w[GROUPS];
     _Alignas(64) struct rows rows[4][GROUPS];
@@ -614,13 +620,13 @@ INLINE void run_pass(uint32_t type, slice_fn *slice, const struct pass *s, float
     const int per_block = (tiles_of(s->n_tok) + 1) / 2 * s->n_groups;
     const int n = per_block * s->n_blocks;
     /* Slices may begin after this step; with one slice the whole planes have to be free. */
-    const int begin = n_slices(type) == 1 ? 3 : 1;
+    const int n_slices = s->type->n_slices, begin = n_slices == 1 ? 3 : 1;
     int b = 0, at = 0;  /* block, and unit in it */
 
     for (int g = 0; g < s->n_groups; g++) {
-        refill = refill_begin(type, s, 0, g, w, rows[0]);
-        for (int i = 0; i < n_slices(type); i++) {
-            slice(s, &refill);
+        refill = refill_begin(s, 0, g, w, rows[0]);
+        for (int i = 0; i < n_slices; i++) {
+            s->type->slice(s, &refill);
         }
     }
     for (int i = 0; i < 4; i++) {
@@ -650,11 +656,11 @@ INLINE void run_pass(uint32_t type, slice_fn *slice, const struct pass *s, float
                 }
             }
             FENCE(c);
-            if (refill.slice < n_slices(type)) {
-                slice(s, &refill);
+            if (refill.slice < n_slices) {
+                s->type->slice(s, &refill);
             }
             if (last && k == begin) {
-                refill = refill_begin(type, s, b + 1, at % s->n_groups, w, rows[(b + 1) % 4]);
+                refill = refill_begin(s, b + 1, at % s->n_groups, w, rows[(b + 1) % 4]);
             }
         }
         if (i >= n) {
@@ -664,8 +670,8 @@ INLINE void run_pass(uint32_t type, slice_fn *slice, const struct pass *s, float
             min_products(new, sums);
         }
         if (s->n_groups == 1) {
-            while (refill.slice < n_slices(type)) {
-                slice(s, &refill);
+            while (refill.slice < n_slices) {
+                s->type->slice(s, &refill);
             }
         }
         fetch_out(s, s->n_tok * i / n, s->n_tok * (i + 1) / n);
@@ -676,18 +682,17 @@ INLINE void run_pass(uint32_t type, slice_fn *slice, const struct pass *s, float
     }
 }
 
-/* Copies between `sum` and rows of y, for tokens [from, to) of a pass. */
-INLINE void copy_sums(const struct pass *s, int rows, int from, int to, float *sum, float *y,
-                      bool load)
+/* Copies `rows` results of tokens from `from` on to their place, or from there. */
+INLINE void copy_sums(const struct pass *s, int rows, int from, float *sum, bool back)
 {
     const uint32_t mask = (uint32_t)((1ull << rows) - 1);
 
-    for (int t = from; t < to; t++) {
+    for (int t = from; t < s->n_tok; t++) {
         for (int g = 0; g < s->n_groups; g++) {
-            float *v = sum + GROUPS * PANEL_ROWS * t + PANEL_ROWS * g;
-            float *out = y + (size_t)t * s->ldy + PANEL_ROWS * g;
+            float *v = sum + PANEL_ROWS * (GROUPS * t + g);
+            float *out = s->out + (size_t)t * s->ldy + PANEL_ROWS * g;
             const __mmask16 m = (__mmask16)(mask >> PANEL_ROWS * g);
-            if (load) {
+            if (back) {
                 _mm512_store_ps(v, _mm512_maskz_loadu_ps(m, out));
             } else {
                 _mm512_mask_storeu_ps(out, m, _mm512_load_ps(v));
@@ -696,12 +701,13 @@ INLINE void copy_sums(const struct pass *s, int rows, int from, int to, float *s
     }
 }
 
-INLINE void mm_amx(uint32_t type, slice_fn *slice, const void *w, int k, int n_rows, const void *act, int n_tok,
-                   int t0, int t1, float *y, size_t ldy)
+INLINE void mm_amx(uint32_t type, const struct opening *opening, const void *w, int k, int n_rows,
+                   const void *act, int n_tok, int t0, int t1, float *y, size_t ldy)
 {
     _Alignas(64) float sum[PASS_TOK * GROUPS * PANEL_ROWS];
     const int n_blocks = k / 256;
-    struct pass s = { .group_bytes = (size_t)n_blocks * (size_t)panel_bytes(type),
+    const size_t panel = (size_t)opening->panel_bytes;
+    struct pass s = { .type = opening, .group_bytes = (size_t)n_blocks * panel,
                       .act_step = (size_t)tiles_of(n_tok), .ldy = ldy };
 
     tiles_begin(64);
@@ -714,51 +720,68 @@ INLINE void mm_amx(uint32_t type, slice_fn *slice, const void *w, int k, int n_r
         for (int b = 0; b < n_blocks; b += piece) {
             s.n_blocks = min_int(piece, n_blocks - b);
             s.act = (const struct act_tile *)act + (size_t)b * s.act_step + a / TILE_TOK;
-            s.w = (const uint8_t *)w + (size_t)b * (size_t)panel_bytes(type);
+            s.w = (const uint8_t *)w + (size_t)b * panel;
             for (int r = 0; r < n_rows; r += GROUPS * PANEL_ROWS, s.w += GROUPS * s.group_bytes) {
                 const int rows = min_int(GROUPS * PANEL_ROWS, n_rows - r);
-                float *out = y + (size_t)a * ldy + r;
 
                 s.n_groups = rows > PANEL_ROWS ? 2 : 1;
-                s.out = out;
+                s.out = y + (size_t)a * ldy + r;
                 if (b == 0) {
-                    memset(sum, 0, sizeof *sum * align_up((size_t)s.n_tok, 2 * TILE_TOK) *
-                                   GROUPS * PANEL_ROWS);
+                    memset(sum, 0, sizeof *sum * (size_t)(s.n_tok * GROUPS * PANEL_ROWS));
                 } else {
-                    copy_sums(&s, rows, from, s.n_tok, sum, out, true);
+                    copy_sums(&s, rows, from, sum, true);
                 }
-                run_pass(type, slice, &s, sum);
-                copy_sums(&s, rows, from, s.n_tok, sum, out, false);
+                run_pass(type, &s, sum);
+                copy_sums(&s, rows, from, sum, false);
             }
         }
     }
     _tile_release();
 }
 
-#define MM(ID, q)                                                                             \
-    static __attribute__((noinline)) void slice_##q(const struct pass *s, struct refill *r)   \
+/* The code for types that are alike once they are planes. */
+#define ALIKE(name, ID)                                                                       \
+    static __attribute__((noinline)) void mm_##name(const struct opening *opening,            \
+                                                    const void *w, int k, int n_rows,         \
+                                                    const void *act, int n_tok, int t0,       \
+                                                    int t1, float *y, size_t ldy)             \
+    {                                                                                         \
+        mm_amx(QT_##ID, opening, w, k, n_rows, act, n_tok, t0, t1, y, ldy);                   \
+    }
+
+ALIKE(min, Q2_K)
+ALIKE(biased, Q3_K)
+ALIKE(planes_min, Q4_K)
+ALIKE(planes, Q6_K)
+
+#define MM(ID, q, name)                                                                       \
+    static void slice_##q(const struct pass *s, struct refill *r)                             \
     {                                                                                         \
         refill_slice(QT_##ID, s, r);                                                          \
     }                                                                                         \
     static void mm_##q##_amx(const void *w, int k, int n_rows, const void *act, int n_tok,    \
                              int t0, int t1, float *y, size_t ldy)                            \
     {                                                                                         \
+        const struct opening opening = { slice_##q, panel_bytes(QT_##ID), n_slices(QT_##ID) };\
+                                                                                              \
         if (n_tok < AMX_MIN) {                                                                \
             mm_##q##_avx512(w, k, n_rows, act, n_tok, t0, t1, y, ldy);                        \
         } else if (t0 < t1) {                                                                 \
-            mm_amx(QT_##ID, slice_##q, w, k, n_rows, act, n_tok, t0, t1, y, ldy);                             \
+            mm_##name(&opening, w, k, n_rows, act, n_tok, t0, t1, y, ldy);                    \
         }                                                                                     \
     }
 
 /* The types of 256 weights. */
 #define AMX_TYPES(X)                                                                          \
-    X(Q2_K, q2_k) X(Q3_K, q3_k) X(Q4_K, q4_k) X(Q5_K, q5_k) X(Q6_K, q6_k)                     \
-    X(IQ1_S, iq1_s) X(IQ1_M, iq1_m) X(IQ2_XXS, iq2_xxs) X(IQ2_XS, iq2_xs) X(IQ2_S, iq2_s)     \
-    X(IQ3_XXS, iq3_xxs) X(IQ3_S, iq3_s) X(IQ4_XS, iq4_xs) X(TQ1_0, tq1_0) X(TQ2_0, tq2_0)
+    X(Q2_K, q2_k, min) X(Q3_K, q3_k, biased) X(Q4_K, q4_k, planes_min)                        \
+    X(Q5_K, q5_k, planes_min) X(Q6_K, q6_k, planes) X(IQ1_S, iq1_s, planes)                   \
+    X(IQ1_M, iq1_m, planes) X(IQ2_XXS, iq2_xxs, planes) X(IQ2_XS, iq2_xs, planes)             \
+    X(IQ2_S, iq2_s, planes) X(IQ3_XXS, iq3_xxs, planes) X(IQ3_S, iq3_s, planes)               \
+    X(IQ4_XS, iq4_xs, planes) X(TQ1_0, tq1_0, biased) X(TQ2_0, tq2_0, biased)
 
 AMX_TYPES(MM)
 
-#define ENTRY(ID, codec) k->mm[QT_##ID] = mm_##codec##_amx;
+#define ENTRY(ID, codec, name) k->mm[QT_##ID] = mm_##codec##_amx;
 
 void dot_amx_fill(struct kern *k)
 {
