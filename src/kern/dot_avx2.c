@@ -118,11 +118,14 @@ ALWAYS_INLINE __m256 scales_nvfp4(const uint8_t *p, int i, int half)
     const __m256i none = _mm256_set1_epi32(0x7F);
     const __m256i bits = _mm256_and_si256(
         _mm256_srl_epi32(load_256(p + 32 * half), _mm_cvtsi32_si128(8 * i)), none);
-    /* With the fields of a float it is 2^-120 of the value, also where it is subnormal. */
-    const __m256 small = _mm256_castsi256_ps(_mm256_slli_epi32(
-        _mm256_andnot_si256(_mm256_cmpeq_epi32(bits, none), bits), 20));
+    /* With the fields of a 16-bit float it is 2^-8 of the value, and where it is subnormal that
+     * costs nothing, unlike with a 32-bit float. */
+    const __m256i h = _mm256_slli_epi32(
+        _mm256_andnot_si256(_mm256_cmpeq_epi32(bits, none), bits), 7);
+    const __m128i packed = _mm_packus_epi32(_mm256_castsi256_si128(h),
+                                            _mm256_extracti128_si256(h, 1));
 
-    return _mm256_mul_ps(small, _mm256_set1_ps(0x1p119f));
+    return _mm256_mul_ps(_mm256_cvtph_ps(packed), _mm256_set1_ps(128));
 }
 
 /* Scales of step i of a block of a type with activations of 32. */
@@ -456,6 +459,7 @@ ALWAYS_INLINE void tile_256(uint32_t id, const struct unpacked *u, const int32_t
                             int half, const uint8_t **line, const uint8_t *end, float *acc)
 {
     const struct shape s = shape_of(id);
+    const int at_once = s.chain < 8 ? s.chain : 8;  /* more unrolling gains nothing */
     __m256i sum[ACT_GROUP], words[ACT_GROUP];
 
     for (int t = 0; t < n; t++) {
@@ -482,11 +486,14 @@ ALWAYS_INLINE void tile_256(uint32_t id, const struct unpacked *u, const int32_t
             words[t] = id == QT_Q6_K ? dword(a + (A256_START_32 + first / s.scale_k) * n + t)
                                      : _mm256_setzero_si256();
         }
+#pragma GCC unroll 1
+        for (int i = first; i < first + s.chain; i += at_once) {
 #pragma GCC unroll 8
-        for (int i = first; i < first + s.chain; i++) {
-            const __m256i v = u->code[i][half];
-            for (int t = 0; t < n; t++) {
-                words[t] = add_products(words[t], v, dword(a + (A256_Q + i) * n + t));
+            for (int j = i; j < i + at_once; j++) {
+                const __m256i v = u->code[j][half];
+                for (int t = 0; t < n; t++) {
+                    words[t] = add_products(words[t], v, dword(a + (A256_Q + j) * n + t));
+                }
             }
         }
         for (int t = 0; t < n; t++) {
@@ -617,7 +624,6 @@ ALWAYS_INLINE void tile(uint32_t id, const struct unpacked *u, int n_blocks, con
     switch (width) {
     case 1: tile_n(id, u, n_blocks, a, 1, line, end, acc); break;
     case 2: tile_n(id, u, n_blocks, a, 2, line, end, acc); break;
-    case 3: tile_n(id, u, n_blocks, a, 3, line, end, acc); break;
     default: tile_n(id, u, n_blocks, a, 4, line, end, acc); break;
     }
 }

@@ -3,7 +3,7 @@
  * Weights are panels (dot.h): a lane is a row, so no sum crosses lanes.  The
  * activations of eight tokens are interleaved by dwords of four codes, so that
  * each vpdpbusd broadcasts its operand from one moving base; the last group of a
- * batch is only as wide as it has tokens, and there is a kernel for each width.
+ * batch is hardly wider than it has tokens, and there is a kernel for each width.
  *
  * Memory is the limit of a single token.  Every line of the weights is therefore
  * requested by software exactly once, spread between the arithmetic: to the
@@ -11,6 +11,7 @@
 #include "kern/dot_avx512.h"
 
 #include <assert.h>
+#include <string.h>
 
 #include "base/mem.h"
 #include "kern/panel.h"
@@ -18,12 +19,13 @@
 /* ---- activations -------------------------------------------------------------------------------
  *
  * A group of n tokens: for each block of K the columns (dot_avx512.h) of the tokens side by side,
- * rows of n dwords. */
+ * rows of group_width(n) dwords.  A column without a token holds zeros. */
 
 size_t act_bytes_avx512(enum act_kind kind, int k, int n_tok)
 {
     const size_t rows = (size_t)(k / act_block(kind)) * (size_t)act_rows(kind);
-    return align_up(4 * rows * (size_t)n_tok, 64);
+    const int last = n_tok % GROUP, width = last ? group_width(last) : 0;
+    return align_up(4 * rows * (size_t)(n_tok - last + width), 64);
 }
 
 /* Row r of eight columns, with row r + 8 behind it: lanes (a, b) and (a, b) of 16 bytes. */
@@ -73,7 +75,12 @@ INLINE void quant_group(enum act_kind kind, const float *x, size_t ldx, int k, i
     _Alignas(64) int32_t column[GROUP * COLUMN_256];
     int32_t *out = act + (size_t)(k / block) * (size_t)rows * (size_t)t;
 
-    for (int i = 0; i < k; i += block, out += rows * n) {
+    const int width = group_width(n);
+
+    if (n < width) {
+        memset(column + step * n, 0, 4 * (size_t)step);
+    }
+    for (int i = 0; i < k; i += block, out += rows * width) {
         for (int j = 0; j < n; j++) {
             const float *v = x + (size_t)(t + j) * ldx + i;
             if (kind == ACT_Q32) {
@@ -89,8 +96,8 @@ INLINE void quant_group(enum act_kind kind, const float *x, size_t ldx, int k, i
             }
         } else {
             for (int r = 0; r < rows; r++) {
-                for (int j = 0; j < n; j++) {
-                    out[n * r + j] = column[step * j + r];
+                for (int j = 0; j < width; j++) {
+                    out[width * r + j] = column[step * j + r];
                 }
             }
         }
@@ -126,6 +133,7 @@ struct out {
     size_t ldy;
     int t0, t1;
     __mmask16 rows;
+    bool cached;  /* an earlier group has brought the weights into the cache */
 };
 
 typedef void tile_fn(const uint8_t *p, const int32_t *x, int n_blocks, const struct out *out);
@@ -206,7 +214,7 @@ INLINE __m512 steps_32(uint32_t type, const uint8_t *p, const __m512 d[2], struc
 INLINE void tile_32(uint32_t type, int n, bool ahead, const uint8_t *p, const int32_t *x,
                     int n_blocks, const struct out *out)
 {
-    const int bytes = panel_bytes(type), parts = type_block(type) / 32;
+    const int parts = type_block(type) / 32, stretch = panel_bytes(type) / parts;
     __m512 acc[GROUP];
 
     UNROLL
@@ -214,8 +222,8 @@ INLINE void tile_32(uint32_t type, int n, bool ahead, const uint8_t *p, const in
         acc[t] = _mm512_setzero_ps();
     }
     NO_UNROLL
-    for (int b = 0; b < n_blocks; b++, p += bytes) {
-        UNROLL
+    for (int b = 0; b < n_blocks; b++, p += panel_bytes(type)) {
+        NO_UNROLL
         for (int part = 0; part < parts; part++, x += A32_ROWS * n) {
             struct codes v[GROUP];
 
@@ -228,7 +236,7 @@ INLINE void tile_32(uint32_t type, int n, bool ahead, const uint8_t *p, const in
                 const struct codes w = unpack_32(type, p, part, i);
 
                 if (ahead) {
-                    fetch_ahead(p, bytes, 4 * part + i, 4 * parts);
+                    fetch_ahead(p + part * stretch, stretch, i, 4);
                 }
                 UNROLL
                 for (int t = 0; t < n; t++) {
@@ -413,13 +421,12 @@ INLINE void tile_k(uint32_t type, int n, bool ahead, const uint8_t *p, const int
     }
 }
 
-/* The kernels of a type: 1 .. 8 tokens with weights from memory, then 8 tokens with weights that
- * an earlier group has brought into the cache. */
-enum { TILES = GROUP + 1 };
-
-#define TILE(ID, name, n, ahead)                                                         \
+/* The kernels of a type, by the number of tokens in a group.  Only full groups can follow one that
+ * has brought the weights into the cache. */
+#define TILE(ID, name, n)                                                                \
     static void name(const uint8_t *p, const int32_t *x, int n_blocks, const struct out *out) \
     {                                                                                    \
+        const bool ahead = n < GROUP || !out->cached;                                    \
         if (type_act(QT_##ID) == ACT_Q32) {                                              \
             tile_32(QT_##ID, n, ahead, p, x, n_blocks, out);                             \
         } else {                                                                         \
@@ -428,17 +435,14 @@ enum { TILES = GROUP + 1 };
     }
 
 #define TILES_OF(ID, q)                                                                  \
-    TILE(ID, q##_1, 1, true)                                                             \
-    TILE(ID, q##_2, 2, true)                                                             \
-    TILE(ID, q##_3, 3, true)                                                             \
-    TILE(ID, q##_4, 4, true)                                                             \
-    TILE(ID, q##_5, 5, true)                                                             \
-    TILE(ID, q##_6, 6, true)                                                             \
-    TILE(ID, q##_7, 7, true)                                                             \
-    TILE(ID, q##_8, 8, true)                                                             \
-    TILE(ID, q##_8_cached, 8, false)                                                     \
-    static tile_fn *const q##_tiles[TILES] = { q##_1, q##_2, q##_3, q##_4, q##_5,         \
-                                               q##_6, q##_7, q##_8, q##_8_cached };      \
+    TILE(ID, q##_1, 1)                                                                   \
+    TILE(ID, q##_2, 2)                                                                   \
+    TILE(ID, q##_3, 3)                                                                   \
+    TILE(ID, q##_4, 4)                                                                   \
+    TILE(ID, q##_6, 6)                                                                   \
+    TILE(ID, q##_8, 8)                                                                   \
+    static tile_fn *const q##_tiles[GROUP] = { q##_1, q##_2, q##_3, q##_4, q##_6, q##_6,   \
+                                               q##_8, q##_8 };                           \
     void mm_##q##_avx512(const void *w, int k, int n_rows, const void *act, int n_tok,   \
                          int t0, int t1, float *y, size_t ldy)                           \
     {                                                                                    \
@@ -452,12 +456,12 @@ static void row_group(tile_fn *const *tiles, const uint8_t *panels, int n_blocks
 {
     for (int g = t0 / GROUP * GROUP; g < t1; g += GROUP) {
         const int n = min_int(GROUP, n_tok - g);
-        const bool cached = n == GROUP && g > t0;
 
+        out->cached = g > t0;
         out->y = y + (size_t)g * out->ldy;
         out->t0 = t0 - g;
         out->t1 = t1 - g;
-        tiles[cached ? GROUP : n - 1](panels, act + tok_dwords * (size_t)g, n_blocks, out);
+        tiles[n - 1](panels, act + tok_dwords * (size_t)g, n_blocks, out);
     }
 }
 

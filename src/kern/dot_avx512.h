@@ -22,6 +22,13 @@ QUANT_INTEGER_TYPES(DECLARE_MM)
 /* Tokens side by side in a group of activations. */
 enum { GROUP = 8 };
 
+/* Tokens that a group of n (1 .. GROUP) has room for.  There are kernels for these widths only:
+ * 5 and 7 tokens gain too little from one of their own. */
+static inline int group_width(int n)
+{
+    return n == 5 || n == 7 ? n + 1 : n;
+}
+
 /* Tokens are taken in pieces whose activations leave room in the second-level cache. */
 enum { PIECE_BYTES = 512 * 1024 };
 

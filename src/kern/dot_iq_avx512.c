@@ -13,13 +13,15 @@ enum { TOK_MAX = 128 };
 
 /* Sum over the block of 128 * scale * activation, which the bias adds; pairs of scales go with
  * pairs of activation sums. */
-INLINE __m512i bias_sum(uint32_t type, const __m512i *pairs, const int32_t *x, int n, int t)
+INLINE __m512i bias_sum(int scale, const __m512i *pairs, const int32_t *x, int n, int t)
 {
-    const bool sixteens = scale_width(type) == 16;
+    const bool sixteens = scale == 16;
+    const int n_pairs = sixteens ? 8 : 4;
     const int32_t *sums = x + (sixteens ? A256_P16 : A256_P32) * n + t;
     __m512i v = _mm512_setzero_si512();
 
-    for (int j = 0; j < (sixteens ? 8 : 4); j++) {
+    UNROLL
+    for (int j = 0; j < n_pairs; j++) {
         v = _mm512_dpwssd_epi32(v, pairs[j], dword(sums + j * n));
     }
     return _mm512_slli_epi32(v, 7);
@@ -47,13 +49,13 @@ INLINE void pair_scales(uint32_t type, const struct opened *w, __m512i pairs[8])
     }
 }
 
-/* One block of 16 rows with n tokens; acc: [n][16]. */
-INLINE void tile(uint32_t type, int n, const struct opened *w, const __m512i *pairs,
+/* One block of 16 rows with n tokens, `scale` weights to a scale; acc: [n][16]. */
+INLINE void tile(int scale, int n, const struct opened *w, const __m512i *pairs,
                  const int32_t *x, float *acc)
 {
     /* Ternary sums have no scale, but short chains that do not wait for each other. */
-    const bool scaled = scale_width(type) < 256;
-    const int width = scaled ? scale_width(type) / 4 : 8;
+    const bool scaled = scale < 256;
+    const int width = scaled ? scale / 4 : 8;
     const int n_scales = 64 / width;
     __m512i sum[GROUP];
 
@@ -71,6 +73,7 @@ INLINE void tile(uint32_t type, int n, const struct opened *w, const __m512i *pa
         for (int t = 0; t < n; t++) {
             v[t] = _mm512_setzero_si512();
         }
+        UNROLL
         for (int i = 0; i < width; i++) {
             const __m512i codes = _mm512_load_si512(q[i]);
             UNROLL
@@ -86,25 +89,44 @@ INLINE void tile(uint32_t type, int n, const struct opened *w, const __m512i *pa
     }
     UNROLL
     for (int t = 0; t < n; t++) {
-        const __m512i s = _mm512_sub_epi32(sum[t], bias_sum(type, pairs, x, n, t));
+        const __m512i s = _mm512_sub_epi32(sum[t], bias_sum(scale, pairs, x, n, t));
         const __m512 d = _mm512_mul_ps(w->d, dword_ps(x + A256_D * n + t));
         _mm512_store_ps(acc + 16 * t, _mm512_fmadd_ps(d, _mm512_cvtepi32_ps(s),
                                                       _mm512_load_ps(acc + 16 * t)));
     }
 }
 
-INLINE void tile_n(uint32_t type, int n, const struct opened *w, const __m512i *pairs,
-                   const int32_t *x, float *acc)
+/* An opened panel no longer shows its type, so tiles are shared by all types with scales for so
+ * many weights. */
+#define TILE(scale, n)                                                                       \
+    static void tile_##scale##_##n(const struct opened *w, const __m512i *pairs,             \
+                                   const int32_t *x, float *acc)                             \
+    {                                                                                        \
+        tile(scale, n, w, pairs, x, acc);                                                    \
+    }
+#define TILES(scale)                                                                         \
+    TILE(scale, 2)                                                                           \
+    TILE(scale, 3)                                                                           \
+    TILE(scale, 4)                                                                           \
+    TILE(scale, 6)                                                                           \
+    TILE(scale, 8)                                                                           \
+    static tile_fn *const tiles_##scale[GROUP] = {                                           \
+        NULL, tile_##scale##_2, tile_##scale##_3, tile_##scale##_4,                          \
+        tile_##scale##_6, tile_##scale##_6, tile_##scale##_8, tile_##scale##_8               \
+    };
+
+typedef void tile_fn(const struct opened *w, const __m512i *pairs, const int32_t *x, float *acc);
+
+TILES(16)
+TILES(32)
+TILES(256)
+
+INLINE tile_fn *const *tiles_of(uint32_t type)
 {
-    switch (n) {
-    case 1: tile(type, 1, w, pairs, x, acc); break;
-    case 2: tile(type, 2, w, pairs, x, acc); break;
-    case 3: tile(type, 3, w, pairs, x, acc); break;
-    case 4: tile(type, 4, w, pairs, x, acc); break;
-    case 5: tile(type, 5, w, pairs, x, acc); break;
-    case 6: tile(type, 6, w, pairs, x, acc); break;
-    case 7: tile(type, 7, w, pairs, x, acc); break;
-    default: tile(type, GROUP, w, pairs, x, acc); break;
+    switch (scale_width(type)) {
+    case 16: return tiles_16;
+    case 32: return tiles_32;
+    default: return tiles_256;
     }
 }
 
@@ -122,8 +144,15 @@ INLINE void row_group(uint32_t type, const uint8_t *p, int n_blocks, const int32
         pair_scales(type, &w, pairs);
         for (int g = g0; g < t1; g += GROUP) {
             const int n = min_int(GROUP, n_tok - g);
-            const int32_t *x = act + tok_dwords * (size_t)g + (size_t)(A256_ROWS * n) * (size_t)b;
-            tile_n(type, n, &w, pairs, x, acc + PANEL_ROWS * (g - g0));
+            const size_t block_dwords = (size_t)(A256_ROWS * group_width(n));
+            const int32_t *x = act + tok_dwords * (size_t)g + block_dwords * (size_t)b;
+            float *sums = acc + PANEL_ROWS * (g - g0);
+
+            if (n == 1) {  /* a call would make it wait for constants of both sides */
+                tile(scale_width(type), 1, &w, pairs, x, sums);
+            } else {
+                tiles_of(type)[n - 1](&w, pairs, x, sums);
+            }
         }
     }
 }
