@@ -313,12 +313,45 @@ static int check_faults(const struct kern *k, struct input *in)
     return failed;
 }
 
+/* More tokens than kernels take in one piece, and with 17 blocks of 256 more of K: those of the
+ * input again and again. */
+static int check_pieces(const struct kern *k, const struct input *in)
+{
+    enum { TOKENS = 280 };
+    const size_t n = (size_t)in->k;
+    float *x = checked(malloc(TOKENS * n * sizeof *x));
+    float *y = checked(malloc(sizeof(float[TOKENS][LDY])));
+    struct guarded w = weights(k, in, ROWS_MAX);
+    struct guarded act = guarded_new(k->act_bytes(in->type->act, in->k, TOKENS));
+    int failed = 0;
+
+    for (int t = 0; t < TOKENS; t++) {
+        memcpy(x + (size_t)t * n, in->x + (size_t)(t % TOKENS_MAX) * n, n * sizeof *x);
+    }
+    k->act_quant(in->type->act, x, n, in->k, TOKENS, 0, TOKENS, act.p);
+    k->mm[in->type->id](w.p, in->k, ROWS_MAX, act.p, TOKENS, 0, TOKENS, y, LDY);
+    for (int t = 0; t < TOKENS && failed == 0; t++) {
+        const float *want = in->want + t % TOKENS_MAX * LDY;
+        if (memcmp(y + t * LDY, want, ROWS_MAX * sizeof *y) != 0) {
+            printf("%s mm %s: k %d, token %d of %d differs\n", isa_name(k->isa), in->type->name,
+                   in->k, t, TOKENS);
+            failed++;
+        }
+    }
+    guarded_free(&w);
+    guarded_free(&act);
+    free(x);
+    free(y);
+    return failed;
+}
+
 static int check_type(const struct kern *scalar, const struct kern *k,
                       const struct quant_type *type)
 {
     /* In blocks; 7 to 9 are around the chunk of 256 weights. */
     static const int lengths[] = { 1, 2, 3, 7, 8, 9, 17, 33 };
-    enum { SIZES = 2, BLOCKS = 24, ROUNDS_MAX = 12 };  /* SIZES: the length with all sizes */
+    /* The lengths with all sizes, and with pieces. */
+    enum { SIZES = 2, PIECES = 6, BLOCKS = 24, ROUNDS_MAX = 12 };
     struct rng rng = { type->id * 1000u };
     int failed = 0;
 
@@ -329,6 +362,7 @@ static int check_type(const struct kern *scalar, const struct kern *k,
             failed += check_input(k, &in);
             if (round == 0) {
                 failed += i == SIZES ? check_sizes(k, &in) : 0;
+                failed += i == PIECES ? check_pieces(k, &in) : 0;
                 failed += check_faults(k, &in);
                 failed += k->pack != NULL ? check_pack(k, &in) : 0;
             }
