@@ -16,10 +16,7 @@ struct block_act {
 
 size_t act_bytes_avx2(enum act_kind kind, int k, int n_tok)
 {
-    const int whole = n_tok / ACT_GROUP;
-    const int room = whole * ACT_GROUP + act_width(n_tok, whole);
-
-    return (act_dwords(kind, k) * 4 * (size_t)room + 63) / 64 * 64;
+    return (act_dwords(kind, k) * 4 * (size_t)n_tok + 63) / 64 * 64;
 }
 
 /* Largest magnitude of n values as bits: in this order NaN is above infinity. */
@@ -183,11 +180,7 @@ void act_quant_avx2(enum act_kind kind, const float *x, size_t ldx, int k, int n
         for (int i = 0; i < k; i += n) {
             struct block_act b[ACT_GROUP];
             for (int j = 0; j < width; j++) {
-                if (t + j < n_tok) {
-                    quantise_block(x + (size_t)(t + j) * ldx + i, n, &b[j]);
-                } else {
-                    memset(&b[j], 0, sizeof b[j]);
-                }
+                quantise_block(x + (size_t)(t + j) * ldx + i, n, &b[j]);
             }
             if (kind == ACT_Q32) {
                 put_block_32(b, width, out);

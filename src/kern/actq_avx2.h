@@ -1,7 +1,7 @@
 /* actq_avx2.h - quantised activations of the AVX2 tier: their layout.
  *
- * Tokens stand in groups of four; the last group is hardly wider than it has
- * tokens, so that a single one is read as one dense stream.  Within a group block follows
+ * Tokens stand in groups of four; the last group is as wide as it has tokens, so
+ * that a single token is read as one dense stream.  Within a group block follows
  * block, and a block is a list of dwords, each [width]: one dword per token side
  * by side.  A tile of tokens thus has one base pointer and fixed distances.
  *
@@ -37,12 +37,11 @@ enum {
     A256_DWORDS = 96     /* whole cache lines; the last three are unused */
 };
 
-/* Three tokens take the room, and the kernel, of four; the last one is zero. */
 static inline int act_width(int n_tok, int group)
 {
     const int rest = n_tok - group * ACT_GROUP;
 
-    return rest < ACT_GROUP - 1 ? rest : ACT_GROUP;
+    return rest < ACT_GROUP ? rest : ACT_GROUP;
 }
 
 /* Dwords of one token over k values. */

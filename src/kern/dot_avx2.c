@@ -624,6 +624,7 @@ ALWAYS_INLINE void tile(uint32_t id, const struct unpacked *u, int n_blocks, con
     switch (width) {
     case 1: tile_n(id, u, n_blocks, a, 1, line, end, acc); break;
     case 2: tile_n(id, u, n_blocks, a, 2, line, end, acc); break;
+    case 3: tile_n(id, u, n_blocks, a, 3, line, end, acc); break;
     default: tile_n(id, u, n_blocks, a, 4, line, end, acc); break;
     }
 }

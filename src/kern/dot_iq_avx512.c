@@ -96,37 +96,45 @@ INLINE void tile(int scale, int n, const struct opened *w, const __m512i *pairs,
     }
 }
 
-/* An opened panel no longer shows its type, so tiles are shared by all types with scales for so
- * many weights. */
+/* An opened panel no longer shows its type, so wide tiles are shared by types with scales for so
+ * many weights.  Narrow ones would notice the call. */
 #define TILE(scale, n)                                                                       \
-    static void tile_##scale##_##n(const struct opened *w, const __m512i *pairs,             \
-                                   const int32_t *x, float *acc)                             \
+    static __attribute__((noinline)) void tile_##scale##_##n(                                \
+        const struct opened *w, const __m512i *pairs, const int32_t *x, float *acc)          \
     {                                                                                        \
         tile(scale, n, w, pairs, x, acc);                                                    \
     }
-#define TILES(scale)                                                                         \
-    TILE(scale, 2)                                                                           \
-    TILE(scale, 3)                                                                           \
-    TILE(scale, 4)                                                                           \
-    TILE(scale, 6)                                                                           \
-    TILE(scale, 8)                                                                           \
-    static tile_fn *const tiles_##scale[GROUP] = {                                           \
-        NULL, tile_##scale##_2, tile_##scale##_3, tile_##scale##_4,                          \
-        tile_##scale##_6, tile_##scale##_6, tile_##scale##_8, tile_##scale##_8               \
-    };
+TILE(16, 6)
+TILE(32, 6)
+TILE(32, 8)
+TILE(256, 6)
+TILE(256, 8)
 
-typedef void tile_fn(const struct opened *w, const __m512i *pairs, const int32_t *x, float *acc);
-
-TILES(16)
-TILES(32)
-TILES(256)
-
-INLINE tile_fn *const *tiles_of(uint32_t type)
+INLINE void tile_wide(uint32_t type, int n, const struct opened *w, const __m512i *pairs,
+                      const int32_t *x, float *acc)
 {
     switch (scale_width(type)) {
-    case 16: return tiles_16;
-    case 32: return tiles_32;
-    default: return tiles_256;
+    case 16:
+        if (n <= 6) {
+            tile_16_6(w, pairs, x, acc);
+        } else {  /* 8% slower when shared */
+            tile(16, 8, w, pairs, x, acc);
+        }
+        break;
+    case 32: (n <= 6 ? tile_32_6 : tile_32_8)(w, pairs, x, acc); break;
+    default: (n <= 6 ? tile_256_6 : tile_256_8)(w, pairs, x, acc); break;
+    }
+}
+
+INLINE void tile_n(uint32_t type, int n, const struct opened *w, const __m512i *pairs,
+                   const int32_t *x, float *acc)
+{
+    switch (n) {
+    case 1: tile(scale_width(type), 1, w, pairs, x, acc); break;
+    case 2: tile(scale_width(type), 2, w, pairs, x, acc); break;
+    case 3: tile(scale_width(type), 3, w, pairs, x, acc); break;
+    case 4: tile(scale_width(type), 4, w, pairs, x, acc); break;
+    default: tile_wide(type, n, w, pairs, x, acc); break;
     }
 }
 
@@ -146,13 +154,7 @@ INLINE void row_group(uint32_t type, const uint8_t *p, int n_blocks, const int32
             const int n = min_int(GROUP, n_tok - g);
             const size_t block_dwords = (size_t)(A256_ROWS * group_width(n));
             const int32_t *x = act + tok_dwords * (size_t)g + block_dwords * (size_t)b;
-            float *sums = acc + PANEL_ROWS * (g - g0);
-
-            if (n == 1) {  /* a call would make it wait for constants of both sides */
-                tile(scale_width(type), 1, &w, pairs, x, sums);
-            } else {
-                tiles_of(type)[n - 1](&w, pairs, x, sums);
-            }
+            tile_n(type, n, &w, pairs, x, acc + PANEL_ROWS * (g - g0));
         }
     }
 }
