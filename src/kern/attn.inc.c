@@ -16,22 +16,23 @@
  * Rows that share a call share loads, nothing else.  What no row sees is not read. */
 
 /* Rows whose scores are on the stack at a time: a multiple of the tile. */
-enum { ATTN_ROWS = 4 * V16_TILE_X };
+enum { ATTN_ROWS = 8 * V16_TILE_X };
 
 /* Keys and values are asked for this many positions ahead: half a page, so that four
  * keys in a row have their successors in one page too. */
 enum { ATTN_AHEAD = KV_PAGE / 2 };
 
 /* Up to ATTN_DIRECT tiles of queries each widen keys and values in registers; more share
- * a widened copy, of keys with at most ATTN_WIDE floats. */
-enum { ATTN_DIRECT = 2, ATTN_WIDE = 512 };
+ * a widened copy, of keys with at most TURNED_DIM floats. */
+enum { ATTN_DIRECT = 2, TURNED_DIM = 512 };
 
 struct attn_rows {
     const struct attn_seg *s;
     int row0, n;                         /* rows row0..row0+n-1 of the segment */
     int step;                            /* rows of a tile; the last one may have less */
     int lo, hi;                          /* keys that at least one of them sees */
-    float p[ATTN_ROWS][ATTN_SEGMENT];    /* scores, then weights */
+    /* Scores, then weights.  The last tile may write rows behind a->n. */
+    float p[ATTN_ROWS + V16_TILE_X - 1][ATTN_SEGMENT];
 };
 
 INLINE const void *kv_row(const void *const *page, int stride, enum wtype type, int key)
@@ -70,36 +71,27 @@ INLINE void key_rows(const struct attn_rows *a, enum wtype type, int key, const 
     }
 }
 
-/* Products of one block of sixteen keys with all rows that may see it. */
-static void score_block(struct attn_rows *a, enum wtype type, const void *const k[16], int key,
-                        const char *ahead)
+/* The rows of the tile that begins at row i; false where none of them sees a key in
+ * [key, end). */
+INLINE bool score_tile(const struct attn_rows *a, int i, int key, int end, int *n,
+                       const float **q)
 {
     const struct attn_seg *s = a->s;
+    int lo, hi;
 
-    for (int i = 0; i < a->n; i += a->step) {
-        const int n = a->n - i < a->step ? a->n - i : a->step;
-        const float *q[V16_TILE_X] = { NULL };
-        int lo, hi;
-
-        rows_range(s, a->row0 + i, n, &lo, &hi);
-        if (key + 16 <= lo || key >= hi) {
-            continue;
-        }
-        for (int r = 0; r < n; r++) {
-            q[r] = s->q + s->q_off[a->row0 + i + r];
-        }
-        dot_groups[type](k, q, n, s->k_dim, ahead, &a->p[i][key], ATTN_SEGMENT);
-        ahead = NULL;
+    *n = a->n - i < a->step ? a->n - i : a->step;
+    rows_range(s, a->row0 + i, *n, &lo, &hi);
+    for (int r = 0; r < V16_TILE_X; r++) {
+        q[r] = s->q + s->q_off[a->row0 + i + (r < *n ? r : *n - 1)];
     }
+    return lo < end && key < hi;
 }
 
-/* Raw products of the rows with all keys. */
+/* Raw products of few rows with all keys, as these lie in memory. */
 static void attn_scores(struct attn_rows *a, enum wtype type)
 {
     const struct attn_seg *s = a->s;
-    const int k16 = (s->k_dim + 15) / 16 * 16;
     const bool dense = s->k_stride == s->k_dim;
-    float wide[16][ATTN_WIDE];
 
     for (int key = a->lo & ~15; key < a->hi; key += 16) {
         const void *k[16];
@@ -114,20 +106,109 @@ static void attn_scores(struct attn_rows *a, enum wtype type)
             }
             ahead = NULL;
         }
-        if (type == W_F16 && a->n > ATTN_DIRECT * a->step && k16 <= ATTN_WIDE) {
-            for (int j = 0; j < 16; j++) {
-                if (ahead) {
-                    prefetch(ahead + (size_t)(j * s->k_stride) * w_bytes(type),
-                             (size_t)s->k_dim * w_bytes(type));
-                }
-                for (int d = 0; d < k16; d += 16) {
-                    v16_store(&wide[j][d], w_load(type, k[j], d));
-                }
-                k[j] = wide[j];
+        for (int i = 0, n; i < a->n; i += a->step) {
+            const float *q[V16_TILE_X];
+
+            if (score_tile(a, i, key, key + 16, &n, q)) {
+                dot_groups[type](k, q, n, s->k_dim, ahead, &a->p[i][key], ATTN_SEGMENT);
+                ahead = NULL;
             }
-            score_block(a, W_F32, k, key, NULL);
-        } else {
-            score_block(a, type, k, key, ahead);
+        }
+    }
+}
+
+/* Keys as lanes: with many rows it pays to widen and transpose KEY_LANES keys, and then neither a
+ * product nor the tree needs a shuffle. */
+enum { KEY_LANES = 16 * V16_KEY_GROUPS };
+
+/* Scores of V16_TILE_X rows with KEY_LANES keys, turned as [dim][KEY_LANES]; dim is a multiple
+ * of 16.  The chains of the sixteen lanes of the definition come in an order in which the tree
+ * adds them as a counter carries: lanes 0 8, 4 12, 2 10, 6 14, 1 9, 5 13, 3 11, 7 15. */
+static NOINLINE void turned_scores(const float *turned, const float *const *q, int dim, float *y)
+{
+    v16 part[3][V16_TILE_X][V16_KEY_GROUPS];
+
+    for (int step = 0; step < 8; step++) {
+        const int lane = (step & 1) << 2 | (step & 2) | step >> 2;
+        v16 a[V16_TILE_X][V16_KEY_GROUPS], b[V16_TILE_X][V16_KEY_GROUPS];
+        int level = 0;
+
+#pragma GCC unroll 8
+        for (int t = 0; t < V16_TILE_X; t++) {
+#pragma GCC unroll 8
+            for (int g = 0; g < V16_KEY_GROUPS; g++) {
+                a[t][g] = b[t][g] = v16_zero();
+            }
+        }
+        for (int d = lane; d < dim; d += 16) {
+            const float *k = turned + (size_t)d * KEY_LANES;
+
+#pragma GCC unroll 8
+            for (int t = 0; t < V16_TILE_X; t++) {
+                const v16 qa = v16_set1(q[t][d]), qb = v16_set1(q[t][d + 8]);
+#pragma GCC unroll 8
+                for (int g = 0; g < V16_KEY_GROUPS; g++) {
+                    a[t][g] = v16_fma(v16_load(k + 16 * g), qa, a[t][g]);
+                    b[t][g] = v16_fma(v16_load(k + 8 * KEY_LANES + 16 * g), qb, b[t][g]);
+                }
+            }
+        }
+#pragma GCC unroll 8
+        for (int t = 0; t < V16_TILE_X; t++) {
+#pragma GCC unroll 8
+            for (int g = 0; g < V16_KEY_GROUPS; g++) {
+                a[t][g] = v16_add(a[t][g], b[t][g]);
+            }
+        }
+        for (; step >> level & 1; level++) {
+#pragma GCC unroll 8
+            for (int t = 0; t < V16_TILE_X; t++) {
+#pragma GCC unroll 8
+                for (int g = 0; g < V16_KEY_GROUPS; g++) {
+                    a[t][g] = v16_add(part[level][t][g], a[t][g]);
+                }
+            }
+        }
+#pragma GCC unroll 8
+        for (int t = 0; t < V16_TILE_X; t++) {
+#pragma GCC unroll 8
+            for (int g = 0; g < V16_KEY_GROUPS; g++) {
+                if (level < 3) {
+                    part[level][t][g] = a[t][g];
+                } else {
+                    v16_store(y + t * ATTN_SEGMENT + 16 * g, a[t][g]);
+                }
+            }
+        }
+    }
+}
+
+/* Raw products of many rows with all keys. */
+static void attn_scores_turned(struct attn_rows *a, enum wtype type)
+{
+    const struct attn_seg *s = a->s;
+    float turned[TURNED_DIM * KEY_LANES];
+
+    for (int key = a->lo / KEY_LANES * KEY_LANES; key < a->hi; key += KEY_LANES) {
+        for (int g = 0; g < V16_KEY_GROUPS; g++) {
+            const void *k[16];
+
+            key_rows(a, type, key + 16 * g, k);
+            for (int d = 0; d < s->k_dim; d += 16) {
+                v16 t[16];
+
+                for (int j = 0; j < 16; j++) {
+                    t[j] = w_load(type, k[j], d);
+                }
+                v16_transpose(t, turned + d * KEY_LANES + 16 * g, KEY_LANES);
+            }
+        }
+        for (int i = 0, n; i < a->n; i += a->step) {
+            const float *q[V16_TILE_X];
+
+            if (score_tile(a, i, key, key + KEY_LANES, &n, q)) {
+                turned_scores(turned, q, s->k_dim, &a->p[i][key]);
+            }
         }
     }
 }
@@ -161,47 +242,62 @@ static void attn_scores_q8(struct attn_rows *a)
     }
 }
 
-/* Scale, cap and mask of one row's scores, their maximum and their exponentials.
- * Weights of positions outside [begin, end) but in a block of sixteen with it are 0. */
-static void attn_softmax(const struct attn_seg *s, int row, float *p)
+/* Scale, cap and mask of one row's scores, and their maximum: s->m.  Scores of positions outside
+ * [begin, end) but in a block of sixteen with it become -inf, so that their weights are 0. */
+static void attn_maximum(const struct attn_seg *s, int row, float *p)
 {
-    const int begin = s->k_begin[row], end = s->k_end[row], b0 = begin & ~15;
+    const int begin = s->k_begin[row], end = s->k_end[row];
     const v16 scale = v16_set1(s->scale), cap = v16_set1(s->softcap);
-    v16 m = v16_set1(-INFINITY), l = v16_zero();
+    const bool capping = s->softcap != 0.0f;
+    v16 m = v16_set1(-INFINITY);
 
-    s->m[row] = -INFINITY;
-    s->l[row] = 0.0f;
-    if (begin >= end) {
-        return;
-    }
-    for (int t = b0; t < end; t += 16) {
+    for (int t = begin & ~15; t < end; t += 16) {
         v16 x = v16_mul(v16_load(p + t), scale);
 
-        if (s->softcap != 0.0f) {
+        if (capping) {
             x = capped(x, cap);
         }
         v16_store(p + t, x);
-        for (int j = t; j < begin; j++) {
-            p[j] = -INFINITY;
+        if (t < begin || t + 16 > end) {
+            for (int j = t; j < t + 16; j++) {
+                p[j] = j >= begin && j < end ? p[j] : -INFINITY;
+            }
+            x = v16_load(p + t);
         }
-        for (int j = end; j < t + 16; j++) {
-            p[j] = -INFINITY;
-        }
-        m = v16_max(v16_load(p + t), m);
+        m = v16_max(x, m);
     }
-    const float top = v16_max_lane(m);
+    s->m[row] = v16_max_lane(m);
+}
 
-    if (top == -INFINITY) {
+/* The weights of one row and their sum, s->l; both want s->m. */
+static void attn_weights(const struct attn_seg *s, int row, float *p)
+{
+    const v16 top = v16_set1(s->m[row]);
+    v16 l = v16_zero();
+
+    s->l[row] = 0.0f;
+    if (s->m[row] == -INFINITY) {
         return;
     }
-    for (int t = b0; t < end; t += 16) {
-        const v16 e = v16_exp(v16_sub(v16_load(p + t), v16_set1(top)));
+    for (int t = s->k_begin[row] & ~15; t < s->k_end[row]; t += 16) {
+        const v16 e = v16_exp(v16_sub(v16_load(p + t), top));
 
         v16_store(p + t, e);
         l = v16_add(l, e);
     }
-    s->m[row] = top;
     s->l[row] = v16_sum(l);
+}
+
+/* Weights of all rows.  Two passes, so that the maximum of a row is found beside the work on
+ * others. */
+static void attn_softmax(struct attn_rows *a)
+{
+    for (int i = 0; i < a->n; i++) {
+        attn_maximum(a->s, a->row0 + i, a->p[i]);
+    }
+    for (int i = 0; i < a->n; i++) {
+        attn_weights(a->s, a->row0 + i, a->p[i]);
+    }
 }
 
 /* Vector j of a row of values; with W_CODE the row's scales begin at scale[at]. */
@@ -444,20 +540,21 @@ static void attn_values(struct attn_rows *a, enum wtype type)
 
 static void attn_typed(const struct attn_seg *s, enum wtype type)
 {
-    struct attn_rows a = { .s = s };
+    struct attn_rows a;
 
+    a.s = s;  /* the scores need no beginning */
     for (a.row0 = 0; a.row0 < s->n_q; a.row0 += a.n) {
         a.n = s->n_q - a.row0 < ATTN_ROWS ? s->n_q - a.row0 : ATTN_ROWS;
         a.step = tile_rows(a.n);
         rows_range(s, a.row0, a.n, &a.lo, &a.hi);
         if (type == W_CODE) {
             attn_scores_q8(&a);
+        } else if (a.n > ATTN_DIRECT * a.step && s->k_dim % 16 == 0 && s->k_dim <= TURNED_DIM) {
+            attn_scores_turned(&a, type);
         } else {
             attn_scores(&a, type);
         }
-        for (int i = 0; i < a.n; i++) {
-            attn_softmax(s, a.row0 + i, a.p[i]);
-        }
+        attn_softmax(&a);
         attn_values(&a, type);
     }
 }

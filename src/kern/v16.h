@@ -31,6 +31,7 @@
  *   v16_sum(a)                               the sum of the lanes, see below
  *   v16_sum16(t, out)                        out[i] = v16_sum(t[i]), i in 0..15
  *   v16_max_lane(a)                          the largest lane
+ *   v16_transpose(t, out, ld)                out[i * ld + j] = lane i of t[j], i and j in 0..15
  *
  * Sixteen integer sums v16i of products with v16c, four codes -127..127 for each lane:
  *

@@ -12,6 +12,9 @@
 #define V16_TILE_X 3
 #define V16_TILE_W(nx) ((nx) == 1 ? 4 : 2)
 
+/* Groups of sixteen keys that a tile of a prompt's scores takes: 12 accumulators again. */
+#define V16_KEY_GROUPS 1
+
 /* Groups of sixteen keys that a tile of quantised scores takes. */
 #define V16_Q8_GROUPS(nx) ((nx) == 1 ? 2 : 1)
 
@@ -313,6 +316,42 @@ INLINE void v16_sum16(const v16 *t, float *out)
 {
     _mm256_storeu_ps(out, v16_sum8(t));
     _mm256_storeu_ps(out + 8, v16_sum8(t + 8));
+}
+
+/* Eight rows of eight floats; row i goes to out + i * ld. */
+INLINE void v16_transpose8(const __m256 *t, float *out, size_t ld)
+{
+    __m256 z[8];
+
+    for (int i = 0; i < 8; i += 4) {
+        /* Lanes 0 and 4 of four rows, 1 and 5, 2 and 6, 3 and 7. */
+        const __m256 a = _mm256_unpacklo_ps(t[i], t[i + 1]), b = _mm256_unpackhi_ps(t[i], t[i + 1]);
+        const __m256 c = _mm256_unpacklo_ps(t[i + 2], t[i + 3]);
+        const __m256 d = _mm256_unpackhi_ps(t[i + 2], t[i + 3]);
+
+        z[i] = _mm256_shuffle_ps(a, c, 0x44);
+        z[i + 1] = _mm256_shuffle_ps(a, c, 0xEE);
+        z[i + 2] = _mm256_shuffle_ps(b, d, 0x44);
+        z[i + 3] = _mm256_shuffle_ps(b, d, 0xEE);
+    }
+    for (int i = 0; i < 4; i++) {
+        _mm256_storeu_ps(out + (size_t)i * ld, _mm256_permute2f128_ps(z[i], z[i + 4], 0x20));
+        _mm256_storeu_ps(out + (size_t)(i + 4) * ld, _mm256_permute2f128_ps(z[i], z[i + 4], 0x31));
+    }
+}
+
+INLINE void v16_transpose(const v16 *t, float *out, size_t ld)
+{
+    for (int j = 0; j < 16; j += 8) {
+        __m256 a[8], b[8];
+
+        for (int i = 0; i < 8; i++) {
+            a[i] = t[j + i].a;
+            b[i] = t[j + i].b;
+        }
+        v16_transpose8(a, out + j, ld);
+        v16_transpose8(b, out + 8 * ld + j, ld);
+    }
 }
 
 #endif

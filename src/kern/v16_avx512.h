@@ -12,6 +12,9 @@
 #define V16_TILE_X 6
 #define V16_TILE_W(nx) ((nx) <= 3 ? 8 : 4)
 
+/* Groups of sixteen keys that a tile of a prompt's scores takes: 24 accumulators again. */
+#define V16_KEY_GROUPS 2
+
 /* Groups of sixteen keys that a tile of quantised scores takes: 24 accumulators again. */
 #define V16_Q8_GROUPS(nx) ((nx) <= 3 ? 4 : 2)
 
@@ -210,6 +213,34 @@ INLINE void v16_sum16(const v16 *t, float *out)
         _mm512_castpd_ps(_mm512_unpackhi_pd(_mm512_castps_pd(z[2]), _mm512_castps_pd(z[3]))));
 
     v16_store(out, _mm512_add_ps(_mm512_shuffle_ps(x, y, 0x88), _mm512_shuffle_ps(x, y, 0xDD)));
+}
+
+INLINE void v16_transpose(const v16 *t, float *out, size_t ld)
+{
+    v16 z[16];
+
+    for (int i = 0; i < 16; i += 4) {
+        /* Lanes j, j + 4, j + 8, j + 12 of four rows in z[i + j]. */
+        const v16 a = _mm512_unpacklo_ps(t[i], t[i + 1]), b = _mm512_unpackhi_ps(t[i], t[i + 1]);
+        const v16 c = _mm512_unpacklo_ps(t[i + 2], t[i + 3]);
+        const v16 d = _mm512_unpackhi_ps(t[i + 2], t[i + 3]);
+
+        z[i] = _mm512_shuffle_ps(a, c, 0x44);
+        z[i + 1] = _mm512_shuffle_ps(a, c, 0xEE);
+        z[i + 2] = _mm512_shuffle_ps(b, d, 0x44);
+        z[i + 3] = _mm512_shuffle_ps(b, d, 0xEE);
+    }
+    for (int j = 0; j < 4; j++) {
+        const v16 a = _mm512_shuffle_f32x4(z[j], z[j + 4], 0x88);       /* lanes j, j + 8 */
+        const v16 b = _mm512_shuffle_f32x4(z[j], z[j + 4], 0xDD);       /* j + 4, j + 12 */
+        const v16 c = _mm512_shuffle_f32x4(z[j + 8], z[j + 12], 0x88);
+        const v16 d = _mm512_shuffle_f32x4(z[j + 8], z[j + 12], 0xDD);
+
+        v16_store(out + (size_t)j * ld, _mm512_shuffle_f32x4(a, c, 0x88));
+        v16_store(out + (size_t)(j + 4) * ld, _mm512_shuffle_f32x4(b, d, 0x88));
+        v16_store(out + (size_t)(j + 8) * ld, _mm512_shuffle_f32x4(a, c, 0xDD));
+        v16_store(out + (size_t)(j + 12) * ld, _mm512_shuffle_f32x4(b, d, 0xDD));
+    }
 }
 
 #endif

@@ -10,6 +10,9 @@
 #define V16_TILE_X 1
 #define V16_TILE_W(nx) 1
 
+/* Groups of sixteen keys that a tile of a prompt's scores takes. */
+#define V16_KEY_GROUPS 1
+
 /* Groups of sixteen keys that a tile of quantised scores takes. */
 #define V16_Q8_GROUPS(nx) 1
 
@@ -309,6 +312,13 @@ INLINE float v16_max_lane(v16 a)
 INLINE void v16_sum16(const v16 *t, float *out)
 {
     V16_LANES out[i] = v16_sum(t[i]);
+}
+
+INLINE void v16_transpose(const v16 *t, float *out, size_t ld)
+{
+    for (int j = 0; j < 16; j++) {
+        V16_LANES out[(size_t)i * ld + (size_t)j] = t[j].f[i];
+    }
 }
 
 #endif

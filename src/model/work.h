@@ -7,7 +7,7 @@
 
 /* Query rows that one attention task handles at most, unless a single token has more heads
  * per key-value head. */
-enum { ATTN_ROWS = 32 };
+enum { ATTN_ROWS = 48 };
 
 /* Row groups packed on the fly together, so that they stay in L2. */
 enum { PACK_BYTES = 256 << 10 };
