@@ -40,6 +40,14 @@ class Page:
     def messages(self):
         return self.d.find_elements(By.CSS_SELECTOR, ".message")
 
+    def settings(self, **texts):
+        self.id("gear").click()
+        for name, text in texts.items():
+            field = self.d.find_element(By.CSS_SELECTOR, f"[data-set={name}]")
+            field.clear()
+            field.send_keys(text)
+        self.id("close").click()
+
     def send(self, text):
         self.id("prompt").send_keys(text)
         self.id("prompt").send_keys(Keys.ENTER)
@@ -52,6 +60,7 @@ class Page:
 
 
 def sends(page):
+    page.settings(max_tokens="40")  # a small model may never end by itself
     page.send("Say hello")
     page.wait(lambda: len(page.messages()) == 2)
     page.finish()
@@ -61,10 +70,7 @@ def sends(page):
 
 def stops(page, server):
     page.id("new").click()
-    page.id("gear").click()
-    field = page.d.find_element(By.CSS_SELECTOR, "[data-set=system]")
-    field.send_keys("Write very long answers.")
-    page.id("close").click()
+    page.settings(system="Write very long answers.", max_tokens="")
     page.send("Write a story of a thousand words")
     page.wait(lambda: len(page.messages()) == 2 and page.messages()[1].text.count(" ") > 5)
     page.id("stop").click()
@@ -81,6 +87,7 @@ def reloads(page):
 
 
 def edits(page):
+    page.settings(max_tokens="40")
     page.messages()[0].find_element(By.XPATH, ".//button[text()='Edit']").click()
     assert page.id("prompt").get_attribute("value") == "Write a story of a thousand words"
     page.id("prompt").clear()
