@@ -18,10 +18,6 @@
 /* Rows whose scores are on the stack at a time: a multiple of the tile. */
 enum { ATTN_ROWS = 8 * V16_TILE_X };
 
-/* Keys and values are asked for this many positions ahead: half a page, so that four
- * keys in a row have their successors in one page too. */
-enum { ATTN_AHEAD = KV_PAGE / 2 };
-
 /* Up to ATTN_DIRECT tiles of queries each widen keys and values in registers; more share
  * a widened copy, of keys with at most TURNED_DIM floats. */
 enum { ATTN_DIRECT = 2, TURNED_DIM = 512 };
@@ -87,6 +83,15 @@ INLINE bool score_tile(const struct attn_rows *a, int i, int key, int end, int *
     return lo < end && key < hi;
 }
 
+/* What will be read a page of positions after the keys of page `page`: the next keys, then the
+ * first values. */
+INLINE const void *page_ahead(const struct attn_rows *a, int page)
+{
+    const bool keys = (page + 1) * KV_PAGE < a->hi;
+
+    return keys ? a->s->k_page[page + 1] : a->s->v_page[a->lo / KV_PAGE];
+}
+
 /* Raw products of few rows with all keys, as these lie in memory. */
 static void attn_scores(struct attn_rows *a, enum wtype type)
 {
@@ -95,8 +100,8 @@ static void attn_scores(struct attn_rows *a, enum wtype type)
 
     for (int key = a->lo & ~15; key < a->hi; key += 16) {
         const void *k[16];
-        const char *ahead = key + ATTN_AHEAD < a->hi
-            ? kv_row(s->k_page, s->k_stride, type, key + ATTN_AHEAD) : NULL;
+        const char *ahead = (const char *)page_ahead(a, key / KV_PAGE) +
+                            (size_t)(key % KV_PAGE) * (size_t)s->k_stride * w_bytes(type);
 
         key_rows(a, type, key, k);
         if (ahead && !dense) {
@@ -224,7 +229,7 @@ static void attn_scores_q8(struct attn_rows *a)
     }
     for (int page = a->lo / KV_PAGE; page * KV_PAGE < a->hi; page++) {
         const int key0 = page * KV_PAGE;
-        const void *ahead = key0 + KV_PAGE < a->hi ? s->k_page[page + 1] : NULL;
+        const void *ahead = page_ahead(a, page);
 
         for (int i = 0; i < a->n; i += a->step) {
             const int n = a->n - i < a->step ? a->n - i : a->step;
@@ -311,7 +316,7 @@ INLINE v16 value_load(enum wtype type, const char *row, const uint16_t *scale, i
 /* Adds the values of keys [from, to) of a page to nx rows of o, in nw * 16 dimensions of
  * which `left` exist; nx and nw are constants.  p: weights of the first row at the page's
  * first key, rows ATTN_SEGMENT apart.  v: the dimensions of the page's first key, keys
- * `stride` bytes apart; `ahead` the same in the next page, or NULL.  scale: with W_CODE the scales
+ * `stride` bytes apart; `ahead` the same in the page that is read next, or NULL.  scale: with W_CODE the scales
  * of each two vectors of the page's first key, keys n_scale apart. */
 INLINE void values_tile(enum wtype type, const float *p, const char *v, size_t stride,
                         const uint16_t *scale, int n_scale, int from, int to, int nx, int nw,
@@ -464,7 +469,8 @@ static void values_rows(const struct attn_rows *a, int i, int n, const struct pa
     }
 }
 
-/* The values of a page from dimension 16 * d on; `next` is the page after it, or NULL. */
+/* The values of a page from dimension 16 * d on; `next` is the page that is read after it,
+ * or NULL. */
 static struct page_values values_at(const struct attn_seg *s, enum wtype type, const void *page,
                                     const void *next, int d)
 {
@@ -498,7 +504,7 @@ static void attn_values(struct attn_rows *a, enum wtype type)
         const int key0 = page * KV_PAGE;
         const int lo = clamp_int(a->lo - key0, 0, KV_PAGE);
         const int hi = clamp_int(a->hi - key0, 0, KV_PAGE);
-        const void *next = key0 + KV_PAGE < a->hi ? s->v_page[page + 1] : NULL;
+        const void *next = key0 + KV_PAGE < a->hi ? s->v_page[page + 1] : s->next;
         struct page_range r;
 
         for (int i = 0; i < a->n; i++) {

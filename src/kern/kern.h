@@ -68,6 +68,7 @@ struct attn_seg {
     const size_t *q_off;
     const void *k_page[ATTN_SEGMENT_PAGES];  /* what the head has in each page */
     const void *v_page[ATTN_SEGMENT_PAGES];
+    const void *next;          /* page that the caller will need next, or NULL: it is requested */
     const int *k_begin, *k_end;/* keys row i sees, relative to the segment: [begin, end) in
                                 * 0..256 */
     float scale;

@@ -94,9 +94,16 @@ static void tile_segments(const struct attn_run *a, const struct attn_tile *t, i
     *seg1 = pos[t->tok0 + t->n_tok - 1] / ATTN_SEGMENT + 1;
 }
 
-/* Computes one segment for all rows of (tile, head) into r->m_s, l_s and o. */
+/* What a sequence has of the layer in a page. */
+static const char *page_at(const struct attn_run *a, const struct step_seq *seq, int page)
+{
+    return seq->pages[(size_t)a->il_kv * (size_t)seq->page_stride + (size_t)page];
+}
+
+/* Computes one segment for all rows of (tile, head) into r->m_s, l_s and o.  `goes_on`: this thread
+ * takes the next one after it. */
 static void run_segment(const struct attn_run *a, const struct attn_tile *t, int head, int seg,
-                        const struct rows *r, float *m, float *l, float *o)
+                        bool goes_on, const struct rows *r, float *m, float *l, float *o)
 {
     const struct hparams *hp = a->st->hp;
     const struct layer_shape *ls = a->shape;
@@ -117,11 +124,13 @@ static void run_segment(const struct attn_run *a, const struct attn_tile *t, int
     for (int p = 0; p < ATTN_SEGMENT_PAGES; p++) {
         const int page = seg * ATTN_SEGMENT_PAGES + p;
         if (page >= first_page && page <= last_page) {
-            const char *base = seq->pages[(size_t)a->il_kv * (size_t)seq->page_stride +
-                                          (size_t)page];
+            const char *base = page_at(a, seq, page);
             s.k_page[p] = base + (size_t)head * k_bytes;
             s.v_page[p] = base + (size_t)ls->n_head_kv * k_bytes + (size_t)head * v_bytes;
         }
+    }
+    if (goes_on) {
+        s.next = page_at(a, seq, (seg + 1) * ATTN_SEGMENT_PAGES) + (size_t)head * k_bytes;
     }
     for (int i = 0; i < s.n_q; i++) {
         const int tok = t->tok0 + i / a->rep;
@@ -168,7 +177,7 @@ static void tile_task(void *arg, int task, int worker)
         }
     }
     for (int seg = seg0; seg < seg1; seg++) {
-        run_segment(a, t, head, seg, &r, r.m_s, r.l_s, r.o_s);
+        run_segment(a, t, head, seg, seg + 1 < seg1, &r, r.m_s, r.l_s, r.o_s);
         for (int i = 0; i < n_q; i++) {
             k->attn_fold(&r.m[i], &r.l[i], r.o + (size_t)i * stride, r.m_s[i], r.l_s[i],
                          r.o_s + (size_t)i * stride, ls->v_dim);
@@ -207,8 +216,8 @@ static void segment_task(void *arg, int task, int worker)
 
     tile_segments(a, t, &seg0, &seg1);
     if (seg0 + task % a->n_seg < seg1) {
-        run_segment(a, t, tile_head % ls->n_head_kv, seg0 + task % a->n_seg, &r, part, part + n_q,
-                    part + 2 * n_q);
+        run_segment(a, t, tile_head % ls->n_head_kv, seg0 + task % a->n_seg, false, &r, part,
+                    part + n_q, part + 2 * n_q);
     }
 }
 
