@@ -98,16 +98,24 @@ int utf8_encode(uint32_t cp, char out[4])
     return 4;
 }
 
-static bool all_ascii(const char *s, size_t n)
+bool utf8_is_ascii(const char *s, size_t n)
 {
-    uint64_t x;
     uint64_t high = 0;
+    size_t i = 0;
 
-    for (; n > 0; s += sizeof x, n -= sizeof x) {
-        memcpy(&x, s, sizeof x);
-        high |= x;
+    for (; i + 32 <= n; i += 32) {
+        uint64_t x[4];
+
+        memcpy(x, s + i, sizeof x);
+        high = (x[0] | x[1]) | (x[2] | x[3]);
+        if (high & 0x8080808080808080u) {
+            return false;
+        }
     }
-    return (high & 0x8080808080808080u) == 0;
+    for (; i < n; i++) {
+        high |= (unsigned char)s[i];
+    }
+    return !(high & 0x8080808080808080u);
 }
 
 /* The end of the characters of three bytes at s + i whose second byte may be any. */
@@ -128,7 +136,7 @@ bool utf8_valid(const char *s, size_t n)
     for (size_t i = 0; i < n;) {
         uint32_t cp;
 
-        while (n - i >= STEP && all_ascii(s + i, STEP)) {
+        while (n - i >= STEP && utf8_is_ascii(s + i, STEP)) {
             i += STEP;
         }
         while (i < n && u[i] < 0x80) {

@@ -22,6 +22,8 @@ int utf8_decode(const char *s, size_t n, uint32_t *cp);
  * above U+10FFFF) becomes U+FFFD. */
 int utf8_encode(uint32_t cp, char out[4]);
 
+bool utf8_is_ascii(const char *s, size_t n);
+
 bool utf8_valid(const char *s, size_t n);
 
 /* Code points in valid text. */

@@ -104,7 +104,7 @@ static void attn_scores(struct attn_rows *a, enum wtype type)
                             (size_t)(key % KV_PAGE) * (size_t)s->k_stride * w_bytes(type);
 
         key_rows(a, type, key, k);
-        if (ahead && !dense) {
+        if (!dense) {
             for (int j = 0; j < 16; j++) {
                 prefetch(ahead + (size_t)(j * s->k_stride) * w_bytes(type),
                          (size_t)s->k_dim * w_bytes(type));
@@ -316,8 +316,8 @@ INLINE v16 value_load(enum wtype type, const char *row, const uint16_t *scale, i
 /* Adds the values of keys [from, to) of a page to nx rows of o, in nw * 16 dimensions of
  * which `left` exist; nx and nw are constants.  p: weights of the first row at the page's
  * first key, rows ATTN_SEGMENT apart.  v: the dimensions of the page's first key, keys
- * `stride` bytes apart; `ahead` the same in the page that is read next, or NULL.  scale: with W_CODE the scales
- * of each two vectors of the page's first key, keys n_scale apart. */
+ * `stride` bytes apart; `ahead` the same in the page that is read next, or NULL.  scale: with
+ * W_CODE the scales of each two vectors of the page's first key, keys n_scale apart. */
 INLINE void values_tile(enum wtype type, const float *p, const char *v, size_t stride,
                         const uint16_t *scale, int n_scale, int from, int to, int nx, int nw,
                         const char *ahead, float *o, size_t o_stride, int left)

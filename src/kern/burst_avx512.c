@@ -1,4 +1,4 @@
-/* burst_avx512.c - VNNI products, sixteen chains. */
+/* burst_avx512.c - VNNI products, sixteen chains, which only unrolled loops keep in registers. */
 #include "kern/burst.h"
 
 #include <immintrin.h>

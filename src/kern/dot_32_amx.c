@@ -76,35 +76,25 @@ struct stretch {
     float m[STRETCH][16];
 };
 
+/* What unpack_32 adds to the codes of a type. */
+INLINE int code_bias(uint32_t type)
+{
+    switch (type) {
+    case QT_Q4_1:
+    case QT_Q5_1: return 0;
+    case QT_Q4_0: return 8;
+    case QT_Q5_0: return 16;
+    default: return 128;
+    }
+}
+
 /* Signed codes of vectors i and 4 + i of part `part` of a block. */
 INLINE struct codes signed_codes(uint32_t type, const uint8_t *p, int part, int i)
 {
-    struct codes v;
-    int bias = 128;
+    const __m512i bias = _mm512_set1_epi8((char)code_bias(type));
+    const struct codes v = unpack_32(type, p, part, i);
 
-    switch (type) {
-    case QT_Q4_1: return unpack_q4_1(p, i);
-    case QT_Q5_1: return unpack_q5_1(p, i);
-    case QT_Q8_0: return (struct codes){ load512(p + 32 + 64 * i), load512(p + 288 + 64 * i) };
-    case QT_Q4_0: v = unpack_q4_0(p, i); bias = 8; break;
-    case QT_Q5_0: v = unpack_q5_0(p, i); bias = 16; break;
-    case QT_IQ4_NL: v = unpack_values(iq4_values, p + 32, i); break;
-    case QT_MXFP4: v = unpack_values(fp4_values, p + 16, i); break;
-    case QT_NVFP4: v = unpack_nvfp4(p, part, i); break;
-    case QT_Q1_0: v = unpack_q1_0(p, part, i); break;
-    default: v = unpack_q2_0(p, part, i); break;
-    }
-    const __m512i less = _mm512_set1_epi8((char)bias);
-    return (struct codes){ _mm512_sub_epi8(v.a, less), _mm512_sub_epi8(v.b, less) };
-}
-
-INLINE __m512 step_scale(uint32_t type, const uint8_t *p, int step)
-{
-    switch (type) {
-    case QT_MXFP4: return scales_mxfp4(p);
-    case QT_NVFP4: return scales_nvfp4(p, step);
-    default: return scales_f16(p);
-    }
+    return (struct codes){ _mm512_sub_epi8(v.a, bias), _mm512_sub_epi8(v.b, bias) };
 }
 
 /* n blocks of 32 from part `first` of the row group at p.  `ahead` bytes behind them, the next row
@@ -132,7 +122,7 @@ INLINE void unpack_stretch(uint32_t type, const uint8_t *p, int first, int n, si
             }
             for (int i = 0; i < steps; i++) {
                 _mm512_store_ps(out->d[steps * (b + part) + i],
-                                step_scale(type, panel, steps * part + i));
+                                scales_32(type, panel, part, i));
             }
             if (has_min(type)) {
                 _mm512_store_ps(out->m[b + part], scales_f16(panel + 32));

@@ -145,33 +145,6 @@ INLINE void put(const struct out *out, int t, __m512 v)
     }
 }
 
-/* Vectors i and 4 + i of the 32 weights of a part of a block. */
-INLINE struct codes unpack_32(uint32_t type, const uint8_t *p, int part, int i)
-{
-    switch (type) {
-    case QT_Q4_0: return unpack_q4_0(p, i);
-    case QT_Q4_1: return unpack_q4_1(p, i);
-    case QT_Q5_0: return unpack_q5_0(p, i);
-    case QT_Q5_1: return unpack_q5_1(p, i);
-    case QT_IQ4_NL: return unpack_values(iq4_values, p + 32, i);
-    case QT_MXFP4: return unpack_values(fp4_values, p + 16, i);
-    case QT_NVFP4: return unpack_nvfp4(p, part, i);
-    case QT_Q1_0: return unpack_q1_0(p, part, i);
-    case QT_Q2_0: return unpack_q2_0(p, part, i);
-    default: return unpack_q8_0(p, i);
-    }
-}
-
-/* Scales of the rows for vectors 0 .. 3 of a part, and for 4 .. 7 where they differ. */
-INLINE __m512 scales_32(uint32_t type, const uint8_t *p, int part, int half)
-{
-    switch (type) {
-    case QT_MXFP4: return scales_mxfp4(p);
-    case QT_NVFP4: return scales_nvfp4(p, 2 * part + half);
-    default: return scales_f16(p);
-    }
-}
-
 /* Sums that take the bias of the codes away, at the start of a part. */
 INLINE struct codes start_32(uint32_t type, const int32_t *x, int n, int t)
 {

@@ -97,7 +97,7 @@ static bool add_blocks(struct reader *rd, const char *role, const char *at, json
             json_t *call = call_of(rd, where, block);
             calls = calls ? calls : json_array();
             ok = ok && call && (json_array_append_new(calls, call) == 0 ||
-            fault_no_memory(rd->fault));
+                                fault_no_memory(rd->fault));
         } else if (type && strcmp(type, "thinking") == 0 && strcmp(role, "assistant") == 0) {
             piece = json_object_get(block, "thinking");
             buf_add(&thoughts, json_string_value(piece), json_string_length(piece));
@@ -235,7 +235,7 @@ static bool read_thinking(struct reader *rd, const struct field *f, json_t *v)
     }
     return json_object_set_new(rd->r->variables, "enable_thinking",
                                json_boolean(strcmp(type, "enabled") == 0)) == 0 ||
-            fault_no_memory(rd->fault);
+           fault_no_memory(rd->fault);
 }
 
 #define AT(field) offsetof(struct request, field)

@@ -45,26 +45,6 @@ void *tok_work(struct tok_call *c, size_t bytes)
 
 /* ---- fragments --------------------------------------------------------------------- */
 
-static bool is_ascii(const char *s, size_t n)
-{
-    uint64_t high = 0;
-    size_t i = 0;
-
-    for (; i + 32 <= n; i += 32) {
-        uint64_t x[4];
-
-        memcpy(x, s + i, sizeof x);
-        high = (x[0] | x[1]) | (x[2] | x[3]);
-        if (high & 0x8080808080808080u) {
-            return false;
-        }
-    }
-    for (; i < n; i++) {
-        high |= (unsigned char)s[i];
-    }
-    return !(high & 0x8080808080808080u);
-}
-
 /* Appends s with every byte that is no part of a character replaced by U+FFFD. */
 static void append_valid(struct buf *out, const char *s, size_t n)
 {
@@ -91,7 +71,7 @@ static void encode_bytes(struct tok_call *c, const char *s, size_t n)
     struct buf valid;
     bool nfc = c->v->pre->flags & PRETOK_NFC;
 
-    if (is_ascii(s, n)) {
+    if (utf8_is_ascii(s, n)) {
         tok_bpe(c, s, n);
         return;
     }
