@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <termios.h>
 #include <unistd.h>
 
 #include "base/mem.h"
@@ -24,6 +25,7 @@ struct term {
     History *history;
     const char *prompt;
     bool interrupted;
+    struct termios usual;    /* how the terminal is outside of term_line */
     char path[4096];         /* of the history, "" for none */
 #endif
 };
@@ -197,19 +199,44 @@ static void edit_close(struct term *t)
     }
 }
 
+/* libedit prints the prompt and only then makes Ctrl-C and Ctrl-D keys.  One that is pressed
+ * between would be a signal or an end that nobody waits for, so they are keys before. */
+static bool keys_begin(struct term *t)
+{
+    if (tcgetattr(STDIN_FILENO, &t->usual) != 0) {
+        return false;
+    }
+    struct termios keys = t->usual;
+    keys.c_lflag &= ~(tcflag_t)(ISIG | ICANON | ECHO);
+    return tcsetattr(STDIN_FILENO, TCSADRAIN, &keys) == 0;
+}
+
+static const char *edit_gets(struct term *t, int *n)
+{
+    const bool keys = keys_begin(t);
+
+    fputs(PASTE_ON, stdout);
+    fflush(stdout);
+    const char *s = el_gets(t->edit, n);
+    fputs(PASTE_OFF, stdout);
+    fflush(stdout);
+    if (t->interrupted) {
+        el_reset(t->edit);
+    }
+    if (keys) {
+        tcsetattr(STDIN_FILENO, TCSADRAIN, &t->usual);
+    }
+    return s;
+}
+
 static enum term_event edit_line(struct term *t, const char *prompt, struct buf *line)
 {
     int n;
 
     t->prompt = prompt;
     t->interrupted = false;
-    fputs(PASTE_ON, stdout);
-    fflush(stdout);
-    const char *s = el_gets(t->edit, &n);
-    fputs(PASTE_OFF, stdout);
-    fflush(stdout);
+    const char *s = edit_gets(t, &n);
     if (t->interrupted) {
-        el_reset(t->edit);
         return TERM_INTERRUPT;
     }
     if (!s || n <= 0) {

@@ -12,6 +12,7 @@ import select
 import signal
 import sys
 import tempfile
+import termios
 import time
 
 SLM, MODEL = sys.argv[1:3]
@@ -59,6 +60,8 @@ class Chat:
 
     def prompt(self):
         self.expect(r"> (\x1b\[[0-9;?]*[A-Za-z])*$")
+        # Who sees the prompt may press Ctrl-C, and then it has to be a key already.
+        assert not termios.tcgetattr(self.fd)[3] & termios.ISIG
 
     def close(self):
         end = time.time() + LIMIT
