@@ -141,6 +141,8 @@ static void put_block_32(const struct block_act *b, int width, int32_t *out)
         const int high = b[t].lanes[0][1] + b[t].lanes[1][1];
         out[A32_START_8 * width + t] = two_words(-8 * low, -8 * high);
         out[A32_START_16 * width + t] = two_words(-16 * low, -16 * high);
+        out[A32_START_FIRST * width + t] =
+            two_words(-16 * b[t].lanes[0][0], -16 * b[t].lanes[0][1]);
         put_float((float)(low + high), out + A32_SUM * width + t);
         put_float(b[t].d, out + A32_D * width + t);
     }

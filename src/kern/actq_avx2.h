@@ -24,7 +24,8 @@ enum {
     A32_START_16 = 9,  /* -16 times the lane sums */
     A32_SUM = 10,      /* float: sum of the codes */
     A32_D = 11,        /* float: scale */
-    A32_DWORDS = 12
+    A32_START_FIRST = 12,  /* of A32_START_16 what the first 16 codes give */
+    A32_DWORDS = 13
 };
 
 /* Dwords of a block of 256, times the width of the group. */

@@ -551,25 +551,32 @@ ALWAYS_INLINE void tile_sums_32(uint32_t id, const __m256i (*code)[2], const int
     }
 }
 
-/* A sixteen of nvfp4 for 8 rows x n tokens: signs move to the activation, and sums of codes up
- * to 12 fit 16 bits. */
-ALWAYS_INLINE void sixteen_nvfp4(const __m256i (*code)[2], __m256 d, const int32_t *q,
-                                 const int32_t *da, int n, int half, __m256 *x)
+/* A block of 32 of nvfp4 for 8 rows x n tokens: a float step after each sixteen. */
+ALWAYS_INLINE void tile_nvfp4(const __m256i (*code)[2], const __m256 (*d)[2], const int32_t *a,
+                              int n, int half, __m256 x[ACT_GROUP])
 {
     __m256i words[ACT_GROUP];
 
-    for (int t = 0; t < n; t++) {
-        words[t] = _mm256_setzero_si256();
-    }
-    for (int i = 0; i < 4; i++) {
-        const __m256i v = code[i][half], magnitude = _mm256_abs_epi8(v);
+#pragma GCC unroll 2
+    for (int part = 0; part < 2; part++) {
         for (int t = 0; t < n; t++) {
-            words[t] = add_products(words[t], magnitude, _mm256_sign_epi8(dword(q + i * n + t), v));
+            words[t] = dword(a + A32_START_FIRST * n + t);
+            if (part == 1) {
+                words[t] = _mm256_sub_epi16(dword(a + A32_START_16 * n + t), words[t]);
+            }
         }
-    }
-    for (int t = 0; t < n; t++) {
-        const __m256i sum = _mm256_madd_epi16(words[t], _mm256_set1_epi16(1));
-        x[t] = step(x[t], d, dword_float(da + t), _mm256_cvtepi32_ps(sum));
+#pragma GCC unroll 4
+        for (int i = 4 * part; i < 4 * part + 4; i++) {
+            const __m256i v = code[i][half];
+            for (int t = 0; t < n; t++) {
+                words[t] = add_products(words[t], v, dword(a + (A32_Q + i) * n + t));
+            }
+        }
+        for (int t = 0; t < n; t++) {
+            const __m256i sum = _mm256_madd_epi16(words[t], _mm256_set1_epi16(1));
+            x[t] = step(x[t], d[part][half], dword_float(a + A32_D * n + t),
+                        _mm256_cvtepi32_ps(sum));
+        }
     }
 }
 
@@ -585,10 +592,7 @@ ALWAYS_INLINE void tile_32(uint32_t id, const struct unpacked *u, int n_blocks, 
 #pragma GCC unroll 1
     for (int b = 0; b < n_blocks; b++, a += A32_DWORDS * n) {
         if (id == QT_NVFP4) {
-            sixteen_nvfp4(&u->code[8 * b], u->d[2 * b][half], a + A32_Q * n, a + A32_D * n, n,
-                          half, x);
-            sixteen_nvfp4(&u->code[8 * b + 4], u->d[2 * b + 1][half], a + (A32_Q + 4) * n,
-                          a + A32_D * n, n, half, x);
+            tile_nvfp4(&u->code[8 * b], &u->d[2 * b], a, n, half, x);
             continue;
         }
         __m256i sum[ACT_GROUP];

@@ -7,7 +7,7 @@
  *
  *   q4_0 u - 8    q4_1 u    q5_0 u - 16    q5_1 u    q8_0 itself, signed
  *   q4_K u        q5_K u    q6_K u - 32
- *   mxfp4 u - 16  q1_0 q2_0 u - 8    iq4_nl, nvfp4 itself, signed
+ *   mxfp4, nvfp4 u - 16    q1_0 q2_0 u - 8    iq4_nl itself, signed
  *   q2_K, q3_K    planes 0 and 2 as they are, planes 1 and 3 four times the code
  *                 (which saves shifts); the scales of planes 0 and 2 are four
  *                 times theirs, so the sum of a block is four times too large.
@@ -67,7 +67,7 @@ struct shape {
  *   iq1 with 9: 4 * 2 * 127 * 18 = 18288    iq3_s with 15: 4 * 2 * 127 * 30 = 30480
  *   tq with 1: 32 * 2 * 127 * 3 = 24384     iq2 with 43: 2 * 127 * 86 = 21844, one step
  *   iq3_xxs with 62: 2 * 127 * 124 = 31496, one step
- *   mxfp4 less 16: 8 * 2 * 127 * 12 = 24384, and its intermediate sums may wrap too */
+ *   mxfp4 and nvfp4 less 16: 8 * 2 * 127 * 12 = 24384, and its intermediate sums may wrap too */
 ALWAYS_INLINE struct shape shape_of(uint32_t id)
 {
     const struct shape nibbles = { 1, 2, 4, 0, 0, 4, 8, 8, false };
@@ -225,7 +225,7 @@ ALWAYS_INLINE __m256i codes_q2_0(const uint8_t *p, int unit, int col, int half)
 /* The low nibbles of two dwords are the first eight weights of a sixteen. */
 ALWAYS_INLINE __m256i codes_nvfp4(const uint8_t *p, int unit, int col, int half)
 {
-    return codes_values(fp4_values, 0, p + 64 + 64 * (4 * unit + 2 * (col / 4)), col % 2,
+    return codes_values(fp4_values, 16, p + 64 + 64 * (4 * unit + 2 * (col / 4)), col % 2,
                         col / 2 % 2, half);
 }
 
