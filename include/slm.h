@@ -194,6 +194,9 @@ typedef struct slm_model_info {
     uint64_t file_bytes;    /* all shards */
     uint64_t weight_bytes;  /* tensor data */
     uint64_t n_params;      /* weights, counted one by one */
+    uint64_t token_bytes;   /* weights read for a generated token: the experts in use, and the
+                             * embeddings only where they are the output too; 0: no shapes */
+    uint64_t prompt_params; /* weights multiplied with each token of a prompt; 0: no shapes */
     int n_layer, n_embd, n_head, n_head_kv, n_vocab;
     int context_max;        /* tokens the model was trained for */
     int bos, eos;           /* token ids or -1 */

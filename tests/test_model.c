@@ -405,6 +405,57 @@ TEST(refuses_tokens_out_of_range)
     tiny_close(&t);
 }
 
+/* A number of the metadata, or 1. */
+static uint64_t number(const struct gguf *g, const char *arch, const char *name)
+{
+    char key[80];
+
+    snprintf(key, sizeof key, "%s.%s", arch, name);
+    const struct gguf_kv *kv = gguf_find(g, key);
+    return kv ? (uint64_t)gguf_int_at(kv, 0) : 1;
+}
+
+/* What a token needs, counted from the names of the matrices in the file. */
+TEST(tells_what_a_token_needs)
+{
+    static const char *const names[] = { "llama-Q4_K", "llama-moe", "gemma3-1b", "qwen3moe-tiny",
+                                         "nanbeige-loops" };
+    const int n = sizeof names / sizeof *names;
+    int tied = 0;
+
+    for (int k = 0; k < n; k++) {
+        char path[4096];
+        slm_error err;
+        struct tiny t;
+        uint64_t bytes = 0, params = 0, embd = 0, output = 0;
+
+        snprintf(path, sizeof path, "%s/models/%s/model.gguf", TEST_DATA, names[k]);
+        CHECK(tiny_open(&t, path, cpu_isa_best(), 1, MODEL_PACK_OFF, KV_F16, 16, &err));
+        const struct model_shape *s = model_shape(t.model);
+        const uint64_t n_expert = number(t.gguf, s->arch, "expert_count");
+        const uint64_t n_used = number(t.gguf, s->arch, "expert_used_count");
+        const uint64_t n_loop = number(t.gguf, s->arch, "num_loops");
+
+        for (size_t i = 0; i < gguf_n_tensors(t.gguf); i++) {
+            const struct gguf_tensor *w = gguf_tensor_at(t.gguf, i);
+            if (strcmp(w->name, "token_embd.weight") == 0) {
+                embd = w->bytes;
+            } else if (strcmp(w->name, "output.weight") == 0) {
+                output = w->bytes;
+            } else if (w->n_dims > 1) {
+                const uint64_t times = n_loop * (strstr(w->name, "_exps.") ? n_used : 1);
+                bytes += times * (w->bytes / (w->n_dims > 2 ? n_expert : 1));
+                params += times * (uint64_t)(w->ne[0] * w->ne[1]);
+            }
+        }
+        tied += output == 0;
+        CHECK_EQ(s->token_bytes, bytes + (output > 0 ? output : embd));
+        CHECK_EQ(s->prompt_params, params);
+        tiny_close(&t);
+    }
+    CHECK(tied > 0 && tied < n);
+}
+
 int main(void)
 {
     const struct tiny_shape shape = TINY_SHAPE;
@@ -423,7 +474,8 @@ int main(void)
                                   T(refuses_wrong_models_of_other_kinds),
                                   T(accepts_what_some_kinds_may_lack),
                                   T(refuses_tokens_out_of_range),
-                                  T(reports_a_logit_that_is_not_a_number))
+                                  T(reports_a_logit_that_is_not_a_number),
+                                  T(tells_what_a_token_needs))
                             : 1;
     gguf_close(base);
     unlink(base_path);

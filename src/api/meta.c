@@ -59,6 +59,8 @@ void slm_model_info_get(const slm_model *model, slm_model_info *out)
         out->n_head = s->n_head;
         out->n_head_kv = s->n_head_kv;
         out->context_max = s->context_max;
+        out->token_bytes = s->token_bytes;
+        out->prompt_params = s->prompt_params;
     }
 }
 

@@ -57,9 +57,11 @@ static const struct opt opts[] = {
 
 static const char more[] =
     "The last column of the table tells how much of the machine's measured limit a test reaches:\n"
-    "of the memory's bandwidth where tokens are generated (every weight is read once per step), of\n"
-    "the rate of 8-bit products where a prompt is processed.  Start and peak RAM are those of\n"
-    "\"slm run MODEL -p Hi -n 1\" in a process of its own, with the file in the page cache.\n";
+    "of the memory's bandwidth where tokens are generated (a step reads the weights once: experts\n"
+    "in use, no embeddings but those that are the output too), of the rate of 8-bit products where\n"
+    "a prompt is processed (without the output, which only its last token needs).  Start and\n"
+    "peak RAM are those of \"slm run MODEL -p Hi -n 1\" in a process of its own, with the file in\n"
+    "the page cache.\n";
 
 static int cmd_bench(int argc, char **argv);
 
@@ -430,9 +432,9 @@ static double percent(const struct bench *b, const struct model_result *m, const
     const double rate = mean_rate(t);
 
     if (t->n_prompt > 0) {
-        return b->products[i] > 0 ? 100 * rate * (double)m->info.n_params / b->products[i] : -1;
+        return b->products[i] > 0 ? 100 * rate * (double)m->info.prompt_params / b->products[i] : -1;
     }
-    return b->bandwidth[i] > 0 ? 100 * rate / t->n_batch * (double)m->info.weight_bytes /
+    return b->bandwidth[i] > 0 ? 100 * rate / t->n_batch * (double)m->info.token_bytes /
                                      b->bandwidth[i] : -1;
 }
 

@@ -8,7 +8,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 #include <unistd.h>
@@ -116,39 +115,6 @@ static bool grow_copy(struct check *c, size_t i, uint64_t n, slm_error *err)
 
 /* ---- what it takes --------------------------------------------------------------- */
 
-/* A whole number of the metadata, or 0. */
-static double number(slm_model *model, const char *arch, const char *name)
-{
-    char key[160];
-
-    snprintf(key, sizeof key, "%.100s.%s", arch, name);
-    const char *text = slm_model_meta_find(model, key);
-    return text ? atof(text) : 0;
-}
-
-/* Bytes of weights that a token needs: of experts those that are used, of the embeddings one
- * row unless they are the output as well. */
-static double bytes_per_token(slm_model *model)
-{
-    slm_model_info info;
-    slm_tensor_info t;
-    double sum = 0, embeddings = 0;
-    bool own_output = false;
-
-    slm_model_info_get(model, &info);
-    const double experts = number(model, info.arch, "expert_count");
-    const double used = number(model, info.arch, "expert_used_count");
-
-    for (size_t i = 0; slm_model_tensor(model, i, &t); i++) {
-        const bool is_embedding = strstr(t.name, "token_embd.weight") != NULL;
-        const double part = strstr(t.name, "_exps.") && experts > 0 ? used / experts : 1;
-
-        own_output |= strcmp(t.name, "output.weight") == 0;
-        *(is_embedding ? &embeddings : &sum) += part * (double)t.bytes;
-    }
-    return sum + (own_output ? 0 : embeddings);
-}
-
 static bool forecast(slm_model *model, int threads, struct verdict *out, slm_error *err)
 {
     slm_model_info info;
@@ -161,7 +127,7 @@ static bool forecast(slm_model *model, int threads, struct verdict *out, slm_err
         !slm_machine_get(&machine, err)) {
         return false;
     }
-    const double bytes = bytes_per_token(model);
+    const double bytes = (double)info.token_bytes;
     const double read = bytes < BANDWIDTH_MIN ? BANDWIDTH_MIN
                       : bytes > BANDWIDTH_MAX ? BANDWIDTH_MAX : bytes;
     const double rate = slm_bandwidth((size_t)read, threads);

@@ -79,7 +79,8 @@ static void tie_output(struct model *m)
     }
 }
 
-void model_each_weight(struct model *m, void (*fn)(void *arg, struct weight *w), void *arg)
+/* Those of a step without drafts. */
+static void step_each_weight(struct model *m, void (*fn)(void *arg, struct weight *w), void *arg)
 {
     for (int il = 0; il < m->n_bound; il++) {
         m->arch->each_weight(model_layer(m, il), &m->hp, fn, arg);
@@ -92,6 +93,11 @@ void model_each_weight(struct model *m, void (*fn)(void *arg, struct weight *w),
         fn(arg, &m->top.stream_out[i]);
     }
     fn(arg, &m->top.output);
+}
+
+void model_each_weight(struct model *m, void (*fn)(void *arg, struct weight *w), void *arg)
+{
+    step_each_weight(m, fn, arg);
     draft_each_weight(m, fn, arg);
 }
 
@@ -154,6 +160,40 @@ static bool init_rope(struct model *m, slm_error *err)
     return m->rope_freq[ROPE_FULL] && m->rope_freq[ROPE_SLIDING];
 }
 
+/* Weights of a step; each expert is a weight of its own. */
+struct use {
+    const struct model *m;
+    uint64_t bytes, params;              /* always */
+    uint64_t expert_bytes, expert_params;
+};
+
+static void count_use(void *arg, struct weight *w)
+{
+    struct use *u = arg;
+    const uint64_t params = (uint64_t)w->n_out * (uint64_t)w->n_in;
+
+    if (u->m->hp.n_expert > 0 && w->tensor->ne[2] == u->m->hp.n_expert) {
+        u->expert_bytes += weight_bytes(w);
+        u->expert_params += params;
+    } else if (w != &u->m->top.output) {
+        u->bytes += weight_bytes(w);
+        u->params += params;
+    }
+}
+
+/* What one token needs. */
+static void init_use(struct model *m)
+{
+    const uint64_t n_expert = m->hp.n_expert > 0 ? (uint64_t)m->hp.n_expert : 1;
+    const uint64_t n_used = (uint64_t)m->hp.n_expert_used, n_loop = (uint64_t)m->hp.n_loop;
+    struct use u = { .m = m };
+
+    step_each_weight(m, count_use, &u);
+    m->shape.token_bytes = n_loop * (u.bytes + u.expert_bytes / n_expert * n_used) +
+                           weight_bytes(&m->top.output);
+    m->shape.prompt_params = n_loop * (u.params + u.expert_params / n_expert * n_used);
+}
+
 static void init_shape(struct model *m)
 {
     const struct hparams *hp = &m->hp;
@@ -170,6 +210,9 @@ static void init_shape(struct model *m)
         s->weight_bytes += t->bytes;
         s->n_params += (uint64_t)t->ne[0] * (uint64_t)t->ne[1] * (uint64_t)t->ne[2] *
                        (uint64_t)t->ne[3];
+    }
+    if (m->n_bound > 0) {
+        init_use(m);
     }
 }
 

@@ -70,6 +70,8 @@ struct model_shape {
     bool can_draft;           /* model_draft works */
     bool only_drafts;         /* and model_step does not: the file holds the draft block alone */
     uint64_t weight_bytes, n_params;
+    uint64_t token_bytes;     /* read to generate a token: experts in use, no embeddings */
+    uint64_t prompt_params;   /* multiplied with each token of a prompt: without the output's */
 };
 const struct model_shape *model_shape(const struct model *m);
 

@@ -359,7 +359,7 @@ bool sampler_draw(struct sampler *s, const float *logits, const int32_t *hist, s
                   int32_t *id, slm_error *err)
 {
     struct cands *c = &s->c;
-    int best_id;
+    int best_id = 0;
 
     if (!find_best(c, logits, &best_id, err)) {
         return false;
