@@ -391,7 +391,13 @@ struct unpacked {
     struct scales sc;      /* K types */
     __m256 d[16][2];       /* [step][half] */
     __m256 e[8][2];        /* minimum; -dmin for K types */
+    bool split;            /* codes are magnitudes with: */
+    __m256i minus[64][2];  /* all ones where a code is negative */
+    __m256i start[8][2];   /* what the sum of a block begins with */
 };
+
+/* So many tokens repay splitting. */
+enum { SPLIT_MIN = 24 };
 
 /* A codebook or ternary panel. */
 ALWAYS_INLINE void unpack_opened(uint32_t id, const uint8_t *p, struct unpacked *u)
@@ -450,6 +456,77 @@ ALWAYS_INLINE void unpack_panel(uint32_t id, const uint8_t *p, int block, struct
         if (with_min(id)) {
             const __m256 m = halves(p + 32, half);
             u->e[block][half] = is_k_type(id) ? _mm256_sub_ps(_mm256_set1_ps(-0.0f), m) : m;
+        }
+    }
+}
+
+/* Splits n groups of 32 signed codes.  A flip of all bits moves a sign to the activation in any
+ * execution unit, a true negation needs one of those for products.  A flipped x is -x - 1, so the
+ * sums lack the magnitudes of the negative codes, whatever the activations are. */
+ALWAYS_INLINE void split_signs(uint32_t id, int n, struct unpacked *u)
+{
+    for (int half = 0; half < 2; half++) {
+        __m256i start = _mm256_setzero_si256();
+#pragma GCC unroll 1
+        for (int g = 0; g < n; g++) {
+            const __m256i scale = is_k_type(id) ? u->sc.scale[g][half] : _mm256_set1_epi16(1);
+            __m256i words = _mm256_setzero_si256();
+            for (int i = 8 * g; i < 8 * g + 8; i++) {
+                const __m256i v = u->code[i][half], magnitude = _mm256_abs_epi8(v);
+                const __m256i minus = _mm256_cmpgt_epi8(_mm256_setzero_si256(), v);
+                words = add_products(words, _mm256_and_si256(magnitude, minus),
+                                     _mm256_set1_epi8(1));
+                u->code[i][half] = magnitude;
+                u->minus[i][half] = minus;
+            }
+            start = add_pairs(start, words, scale);
+            if (!is_k_type(id)) {
+                u->start[g][half] = start;
+                start = _mm256_setzero_si256();
+            }
+        }
+        if (is_k_type(id)) {
+            u->start[0][half] = start;
+        }
+    }
+    u->split = true;
+}
+
+/* 8 rows x n tokens of split codes: a K block, or n_blocks blocks of 32; acc: [n] at a distance
+ * of 16 floats. */
+ALWAYS_INLINE void tile_split(uint32_t id, const struct unpacked *u, int n_blocks,
+                              const int32_t *a, int n, int half, const uint8_t **line,
+                              const uint8_t *end, float *acc)
+{
+    const int groups = is_k_type(id) ? 8 : 1;  /* of 32 weights in a block */
+    const int32_t *d = a + (is_k_type(id) ? A256_D : A32_D) * n;
+    const int block_dwords = is_k_type(id) ? A256_DWORDS : A32_DWORDS;
+
+#pragma GCC unroll 1
+    for (int b = 0; b < n_blocks; b++, a += block_dwords * n, d += block_dwords * n) {
+        __m256i sum[ACT_GROUP];
+
+        for (int t = 0; t < n; t++) {
+            sum[t] = u->start[b][half];
+        }
+#pragma GCC unroll 1
+        for (int g = 0; g < groups; g++) {
+            const int first = 8 * (b * groups + g);
+            const __m256i scale = is_k_type(id) ? u->sc.scale[g][half] : _mm256_set1_epi16(1);
+            ask_some(line, end);
+#pragma GCC unroll 8
+            for (int i = 0; i < 8; i++) {
+                const __m256i v = u->code[first + i][half], minus = u->minus[first + i][half];
+                for (int t = 0; t < n; t++) {
+                    const __m256i x = _mm256_xor_si256(dword(a + (8 * g + i) * n + t), minus);
+                    sum[t] = add_pairs(sum[t], _mm256_maddubs_epi16(v, x), scale);
+                }
+            }
+        }
+        for (int t = 0; t < n; t++) {
+            float *y = acc + PANEL_ROWS * t;
+            _mm256_store_ps(y, step(_mm256_load_ps(y), u->d[b][half], dword_float(d + t),
+                                    _mm256_cvtepi32_ps(sum[t])));
         }
     }
 }
@@ -614,7 +691,9 @@ ALWAYS_INLINE void tile_n(uint32_t id, const struct unpacked *u, int n_blocks, c
                           int n, const uint8_t **line, const uint8_t *end, float *acc)
 {
     for (int half = 0; half < 2; half++) {
-        if (is_k_type(id)) {
+        if (is_signed(id) && u->split) {
+            tile_split(id, u, n_blocks, a, n, half, line, end, acc + 8 * half);
+        } else if (is_k_type(id)) {
             tile_256(id, u, a, n, half, line, end, acc + 8 * half);
         } else {
             tile_32(id, u, n_blocks, a, n, half, acc + 8 * half);
@@ -634,13 +713,13 @@ ALWAYS_INLINE void tile(uint32_t id, const struct unpacked *u, int n_blocks, con
 }
 
 /* So many tokens share one unpacking: their activations for 256 weights and the
- * unpacked weights should stay in L1 together.  Where unpacking is looking up, more of it
- * counts for more. */
-enum { TOKENS_MAX = 32, TOKENS_MAX_OPENED = 128 };
+ * unpacked weights should stay in L1 together.  Where codes are looked up or split, it counts for
+ * more that this is done less often. */
+enum { TOKENS_MAX = 32, TOKENS_MAX_DEAR = 128 };
 
 ALWAYS_INLINE int tokens_max(uint32_t id)
 {
-    return is_opened(id) ? TOKENS_MAX_OPENED : TOKENS_MAX;
+    return is_opened(id) || is_signed(id) ? TOKENS_MAX_DEAR : TOKENS_MAX;
 }
 
 /* Tokens are taken in pieces whose activations leave room in L2 for the weights. */
@@ -654,7 +733,7 @@ ALWAYS_INLINE void row_group(uint32_t id, const uint8_t *p, int k, int n_rows, c
     const int parts = is_k_type(id) ? 1 : type_block(id) / 32;
     const int block_dwords = parts * (is_k_type(id) ? A256_DWORDS : A32_DWORDS);
     const size_t token_dwords = (size_t)n_blocks * (size_t)block_dwords;
-    float acc[TOKENS_MAX_OPENED][PANEL_ROWS] __attribute__((aligned(32)));
+    float acc[TOKENS_MAX_DEAR][PANEL_ROWS] __attribute__((aligned(32)));
     struct unpacked u;
     const uint8_t *line = p;
 
@@ -666,6 +745,10 @@ ALWAYS_INLINE void row_group(uint32_t id, const uint8_t *p, int k, int n_rows, c
             if (!is_k_type(id)) {
                 ask_until(&line, p + panel_bytes(id));
             }
+        }
+        u.split = false;
+        if (is_signed(id) && (g1 - g0) * ACT_GROUP >= SPLIT_MIN) {
+            split_signs(id, n * type_block(id) / 32, &u);
         }
         for (int g = g0; g < g1; g++) {
             const int width = act_width(n_tok, g);
