@@ -21,6 +21,10 @@ enum {
     ACT_GROUP = 16,             /* tokens that act_quant handles as a unit */
     TASKS_PER_WORKER = 8,       /* enough for cores of different speed */
     TASK_ROWS_MIN = 32,
+    /* Every task reads all activations.  Tasks of fewer rows than these are twice as long where
+     * the activations, more than ACT_CACHED values, do not stay in the second-level cache. */
+    TASK_ROWS_WIDE = 192,
+    ACT_CACHED = 1 << 20,
 };
 
 /* Output rows [row0, row0 + n_rows) of a product, whose weights are at hand. */
@@ -155,18 +159,27 @@ static void product_task(void *arg, int task, int worker)
     }
 }
 
+/* Rows of a task, of n_rows in all. */
+static int task_rows(const struct split *s, int n_rows)
+{
+    const int most = pool_size(s->st->pool) * TASKS_PER_WORKER;
+    int rows = n_rows / most;
+
+    if (rows < TASK_ROWS_WIDE && (int64_t)s->p->w->n_in * s->n_tok > ACT_CACHED) {
+        rows = 2 * rows < TASK_ROWS_WIDE ? 2 * rows : TASK_ROWS_WIDE;
+    }
+    return (rows < TASK_ROWS_MIN ? TASK_ROWS_MIN : rows + PANEL_ROWS - 1) & ~(PANEL_ROWS - 1);
+}
+
 /* Computes the parts in one parallel region. */
 static void run_parts(struct split *s)
 {
-    const int workers = pool_size(s->st->pool);
     int n_rows = 0, n_tasks = 0;
 
     for (int i = 0; i < s->n_parts; i++) {
         n_rows += s->part[i].n_rows;
     }
-    s->chunk = n_rows / (workers * TASKS_PER_WORKER);
-    s->chunk = (s->chunk < TASK_ROWS_MIN ? TASK_ROWS_MIN : s->chunk + PANEL_ROWS - 1) &
-               ~(PANEL_ROWS - 1);
+    s->chunk = task_rows(s, n_rows);
     for (int i = 0; i < s->n_parts; i++) {
         n_tasks += n_chunks(s, &s->part[i]);
     }
