@@ -712,18 +712,23 @@ ALWAYS_INLINE void tile(uint32_t id, const struct unpacked *u, int n_blocks, con
     }
 }
 
-/* So many tokens share one unpacking: their activations for 256 weights and the
- * unpacked weights should stay in L1 together.  Where codes are looked up or split, it counts for
- * more that this is done less often. */
-enum { TOKENS_MAX = 32, TOKENS_MAX_DEAR = 128 };
+/* So many tokens at most share one unpacking: beyond, it costs little. */
+enum { TOKENS_MAX = 128 };
 
-ALWAYS_INLINE int tokens_max(uint32_t id)
+/* Tokens are taken in pieces whose activations leave room in L2 for the weights, unless they are
+ * so few that unpacking would cost more. */
+enum { PIECE_BYTES = 512 * 1024, PIECE_MIN = 32 };
+
+/* Groups of a piece: whole shares of TOKENS_MAX where one fits. */
+static inline int piece_groups(size_t token_bytes)
 {
-    return is_opened(id) || is_signed(id) ? TOKENS_MAX_DEAR : TOKENS_MAX;
-}
+    const int fit = (int)(PIECE_BYTES / token_bytes);
 
-/* Tokens are taken in pieces whose activations leave room in L2 for the weights. */
-enum { PIECE_BYTES = 512 * 1024 };
+    if (fit >= TOKENS_MAX) {
+        return fit / TOKENS_MAX * (TOKENS_MAX / ACT_GROUP);
+    }
+    return (fit > PIECE_MIN ? fit : PIECE_MIN) / ACT_GROUP;
+}
 
 /* One row group, tokens of the groups g0..g1-1; stores those in t0..t1-1. */
 ALWAYS_INLINE void row_group(uint32_t id, const uint8_t *p, int k, int n_rows, const int32_t *act,
@@ -733,7 +738,7 @@ ALWAYS_INLINE void row_group(uint32_t id, const uint8_t *p, int k, int n_rows, c
     const int parts = is_k_type(id) ? 1 : type_block(id) / 32;
     const int block_dwords = parts * (is_k_type(id) ? A256_DWORDS : A32_DWORDS);
     const size_t token_dwords = (size_t)n_blocks * (size_t)block_dwords;
-    float acc[TOKENS_MAX_DEAR][PANEL_ROWS] __attribute__((aligned(32)));
+    float acc[TOKENS_MAX][PANEL_ROWS] __attribute__((aligned(32)));
     struct unpacked u;
     const uint8_t *line = p;
 
@@ -770,7 +775,7 @@ ALWAYS_INLINE void token_piece(uint32_t id, const uint8_t *w, int k, int n_rows,
                                float *y, size_t ldy)
 {
     const size_t group_bytes = (size_t)(k / type_block(id)) * (size_t)panel_bytes(id);
-    const int at_once = tokens_max(id) / ACT_GROUP;
+    const int at_once = TOKENS_MAX / ACT_GROUP;
 
     for (int r = 0; r < n_rows; r += PANEL_ROWS, w += group_bytes) {
         for (int g = g0; g < g1; g += at_once) {
@@ -784,9 +789,7 @@ ALWAYS_INLINE void many_tokens(uint32_t id, const void *w, int k, int n_rows, co
                                int n_tok, int t0, int t1, float *y, size_t ldy)
 {
     const size_t token_bytes = 4 * act_dwords(is_k_type(id) ? ACT_Q256 : ACT_Q32, k);
-    const int most = tokens_max(id);
-    const int fit = (int)(PIECE_BYTES / token_bytes) / most * (most / ACT_GROUP);
-    const int step_g = fit > 0 ? fit : TOKENS_MAX / ACT_GROUP;
+    const int step_g = piece_groups(token_bytes);
     const int g_end = (t1 + ACT_GROUP - 1) / ACT_GROUP;
 
     for (int g = t0 / ACT_GROUP; g < g_end; g += step_g) {
