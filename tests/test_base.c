@@ -351,6 +351,41 @@ TEST(utf8_agrees_with_the_definition_on_all_beginnings)
     }
 }
 
+/* Long enough for what looks at many bytes at once; half of the texts have one wrong byte. */
+TEST(utf8_agrees_with_the_definition_on_long_text)
+{
+    static const uint32_t last[] = {0x7F, 0x7FF, 0xFFF, 0xD7FF, 0xFFFF, 0x10FFFF};
+    struct rng r = {7};
+    int n_valid = 0;
+
+    for (int round = 0; round < 40000; round++) {
+        char s[256];
+        size_t want = 1 + rng_next(&r) % 200;
+        size_t n = 0;
+        uint64_t kinds = 1 + rng_next(&r) % 6;
+        bool valid = true;
+
+        while (n < want) {
+            uint64_t kind = rng_next(&r) % 3 == 0 ? 0 : rng_next(&r) % kinds;
+
+            n += (size_t)utf8_encode((uint32_t)(rng_next(&r) % (last[kind] + 1)), s + n);
+        }
+        if (round % 2 == 0) {
+            s[rng_next(&r) % n] = (char)rng_next(&r);
+        }
+        for (size_t i = 0; i < n && valid;) {
+            uint32_t cp;
+            int len = slow_decode((unsigned char *)s + i, n - i, &cp);
+
+            valid = len > 0;
+            i += (size_t)len;
+        }
+        CHECK(utf8_valid(s, n) == valid);
+        n_valid += valid;
+    }
+    CHECK(n_valid > 20000 && n_valid < 38000);
+}
+
 TEST(utf8_knows_what_is_incomplete)
 {
     CHECK_EQ(utf8_incomplete("", 0), 0);
@@ -551,6 +586,7 @@ int main(void)
         T(buf_failure_is_sticky),
         T(utf8_round_trips_every_code_point),
         T(utf8_agrees_with_the_definition_on_all_beginnings),
+        T(utf8_agrees_with_the_definition_on_long_text),
         T(utf8_knows_what_is_incomplete),
         T(file_writes_reads_and_maps),
         T(file_refuses_what_cannot_be_mapped),

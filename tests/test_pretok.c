@@ -303,11 +303,17 @@ static void plain_text(struct buf *out, size_t n)
         "'", "''", "1", "12", "345", "67890", ",", ".", "();", "//", "\x01", "\x1C", "\x7F",
         "abcdefghijklmnopqrstuvwxyz", "------------------------------", "                        ",
     };
-    bool ascii = below(2) == 0;
+    static const char *const foreign[] = {
+        "漢字", "错误", "привет", "Ѯ", "한국어", "か", "é", "ſ", "，", "。」", "…", "「", "́", "😀",
+        "\u3000", "\u00A0", "①", "२", "Ⅷ",
+    };
+    unsigned kind = below(3);  /* ASCII, with something else, mostly something else */
 
     buf_clear(out);
     while (out->len < n) {
-        if (!ascii && below(12) == 0) {
+        if (kind == 2 && below(4) != 0) {
+            buf_puts(out, foreign[below(below(3) == 0 ? COUNT(foreign) : 14)]);
+        } else if (kind > 0 && below(12) == 0) {
             struct buf odd;
 
             buf_init(&odd, 0);

@@ -7,6 +7,7 @@
 #include <pthread.h>
 #include <unistd.h>
 
+#include "text/tok_cache.h"
 #include "tok_make.h"
 
 /* ---- reference cases --------------------------------------------------------------- */
@@ -289,6 +290,59 @@ TEST(merging_follows_its_definition)
         }
         close_made(&m);
     }
+}
+
+/* Every call brings new words, so that the records of the smallest cache are used up.  A twin that
+ * never met a long text has no cache. */
+TEST(a_full_cache_starts_afresh)
+{
+    enum { WORDS = 300, ROUNDS = 60 };
+    static char text[64 * WORDS];
+    struct made m = {.model = "gpt2", .pre = "gpt-2"};
+    uint32_t used = 0;
+    bool afresh = false;
+
+    add_bytes(&m);
+    add_random_merges(&m, 60);
+    struct made twin = m;
+
+    open_made(&m);
+    open_made(&twin);
+    for (int round = 0; round < ROUNDS; round++) {
+        struct ids got = {0}, want = {0};
+        slm_error err = {0};
+        size_t n = 0;
+
+        for (int w = 0; w < WORDS; w++) {
+            size_t first = n;
+            size_t len = w % 3 == 0 ? 1 + below(15) : 16 + below(42);
+
+            text[n++] = ' ';
+            while (n < first + len) {
+                text[n++] = (char)('a' + below(4));
+            }
+            n += len == 1;
+            text[n - 1] = 'a';
+            CHECK(tok_encode(twin.v, text + first, n - first, false, false, &want, &err));
+        }
+        for (int again = 0; again < 2; again++) {
+            got.n = 0;
+            CHECK(tok_encode(m.v, text, n, false, false, &got, &err));
+            CHECK_EQ(got.n, want.n);
+            CHECK_MEM(got.data, want.data, got.n * sizeof *got.data);
+        }
+        struct tok_cache *cache = m.v->tables->cache;
+
+        CHECK(cache != NULL && twin.v->tables->cache == NULL);
+        afresh |= cache->used < used;
+        used = cache->used;
+        ids_deinit(&got);
+        ids_deinit(&want);
+    }
+    CHECK(afresh);
+    twin.n = twin.n_merges = 0;  /* the strings are those of m */
+    close_made(&twin);
+    close_made(&m);
 }
 
 static int find_token(const struct made *m, const char *s, size_t n)
@@ -798,6 +852,7 @@ int main(void)
 {
     return RUN(T(reference_cases_with_reduced_vocabularies),
                T(reference_cases_with_full_vocabularies), T(merging_follows_its_definition),
+               T(a_full_cache_starts_afresh),
                T(scores_follow_their_definition), T(scores_of_any_kind_are_ranked),
                T(special_tokens_are_cut_longest_first),
                T(ordinary_text_never_becomes_a_control_token),

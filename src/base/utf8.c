@@ -3,6 +3,10 @@
 
 #include <string.h>
 
+#ifdef __SSE2__
+#include <emmintrin.h>
+#endif
+
 /* What the first byte says: length, and the range of the second byte.  The
  * narrower ranges exclude overlong forms, surrogates and values above U+10FFFF. */
 struct lead {
@@ -103,11 +107,11 @@ bool utf8_is_ascii(const char *s, size_t n)
     uint64_t high = 0;
     size_t i = 0;
 
-    for (; i + 32 <= n; i += 32) {
-        uint64_t x[4];
+    for (; i + 64 <= n; i += 64) {
+        uint64_t x[8];
 
         memcpy(x, s + i, sizeof x);
-        high = (x[0] | x[1]) | (x[2] | x[3]);
+        high = ((x[0] | x[1]) | (x[2] | x[3])) | ((x[4] | x[5]) | (x[6] | x[7]));
         if (high & 0x8080808080808080u) {
             return false;
         }
@@ -128,29 +132,100 @@ static size_t skip_plain_three(const unsigned char *u, size_t i, size_t n)
     return i;
 }
 
-bool utf8_valid(const char *s, size_t n)
+/* The end of the valid characters at s + i, some of them at or behind `end`, or where one before it
+ * is not valid. */
+static size_t skip_valid(const char *s, size_t i, size_t end, size_t n)
 {
-    enum { STEP = 32 };
-    const unsigned char *u = (const unsigned char *)s;
-
-    for (size_t i = 0; i < n;) {
+    while (i < end) {
         uint32_t cp;
 
-        while (n - i >= STEP && utf8_is_ascii(s + i, STEP)) {
-            i += STEP;
-        }
-        while (i < n && u[i] < 0x80) {
-            i++;
-        }
-        i = skip_plain_three(u, i, n);
-        int len = utf8_decode(s + i, n - i, &cp);
+        i = skip_plain_three((const unsigned char *)s, i, n);
+        int len = i < n ? utf8_decode(s + i, n - i, &cp) : 0;
 
-        if (len == 0 && i < n) {
-            return false;
+        if (len == 0) {
+            break;
         }
         i += (size_t)len;
     }
-    return true;
+    return i;
+}
+
+#ifdef __SSE2__
+
+static inline uint64_t at_least(__m128i x, int first)
+{
+    __m128i less = _mm_set1_epi8((char)(first - 1));
+
+    return (uint64_t)(uint32_t)_mm_movemask_epi8(_mm_cmpgt_epi8(x, less));
+}
+
+static inline uint64_t equal(__m128i x, int byte)
+{
+    return (uint64_t)(uint32_t)_mm_movemask_epi8(_mm_cmpeq_epi8(x, _mm_set1_epi8((char)byte)));
+}
+
+/* The end of the characters in the 64 bytes at s + i, or i where one is not valid.  Characters of
+ * two and three bytes are right if the bytes that go on are just those behind their first; where
+ * more is to say about a first byte, all characters are looked at one by one. */
+static size_t skip_block(const char *s, size_t i, size_t n)
+{
+    __m128i x[4];
+
+    for (int k = 0; k < 4; k++) {
+        x[k] = _mm_loadu_si128((const __m128i *)(const void *)(s + i + 16 * k));
+    }
+    if (_mm_movemask_epi8(_mm_or_si128(_mm_or_si128(x[0], x[1]), _mm_or_si128(x[2], x[3]))) == 0) {
+        return i + 64;
+    }
+    uint64_t high = 0, lead = 0, three = 0, odd = 0;
+
+    for (int k = 0; k < 4; k++) {
+        uint64_t below = (uint64_t)(uint32_t)_mm_movemask_epi8(x[k]);  /* signed: below 0 */
+
+        high |= below << 16 * k;
+        lead |= (at_least(x[k], -0x40) & below) << 16 * k;
+        three |= (at_least(x[k], -0x20) & below) << 16 * k;
+        odd |= ((at_least(x[k], -0x10) & below) | equal(x[k], 0xC0) | equal(x[k], 0xC1) |
+                equal(x[k], 0xE0) | equal(x[k], 0xED)) << 16 * k;
+    }
+    if (odd != 0) {
+        size_t end = skip_valid(s, i, i + 64, n);
+
+        return end < i + 64 ? i : end;
+    }
+    if ((high & ~lead) != (lead << 1 | three << 2)) {
+        return i;
+    }
+    /* The last character may go on behind the block. */
+    uint64_t cut = (lead >> 63) << 63 | (three >> 62 & 1) << 62;
+
+    return i + (cut == 0 ? 64 : (size_t)__builtin_ctzll(cut));
+}
+
+#else
+
+static size_t skip_block(const char *s, size_t i, size_t n)
+{
+    size_t end = utf8_is_ascii(s + i, 64) ? i + 64 : skip_valid(s, i, i + 64, n);
+
+    return end < i + 64 ? i : end;
+}
+
+#endif
+
+bool utf8_valid(const char *s, size_t n)
+{
+    size_t i = 0;
+
+    while (n - i >= 64) {
+        size_t end = skip_block(s, i, n);
+
+        if (end == i) {
+            return false;
+        }
+        i = end;
+    }
+    return skip_valid(s, i, n, n) == n;
 }
 
 size_t utf8_count(const char *s, size_t n)

@@ -11,7 +11,7 @@
 #include <limits.h>
 #include <string.h>
 
-#include "text/pretok_ascii.h"
+#include "text/pretok_block.h"
 #include "text/unicode.h"
 
 /* ---- characters and runs ----------------------------------------------------------- */
@@ -538,10 +538,10 @@ static size_t split_clauses(const char *s, size_t pos, size_t end, const struct 
 
 /* ---- the table --------------------------------------------------------------------- */
 
-#define GPT2 {split_gpt2, {.ascii = ascii_gpt2}}
+#define GPT2 {split_gpt2, {.block = block_gpt2}}
 #define NUMBERS(n) {split_numbers, {.digits = (n)}}
 #define WORDS(n) \
-    {split_words, {.letter = UC_LETTER, .digits = (n), .contractions = true, .ascii = ascii_words}}
+    {split_words, {.letter = UC_LETTER, .digits = (n), .contractions = true, .block = block_words}}
 #define CASED(n, contr) {split_cased, {.digits = (n), .contractions = (contr), .slash = true}}
 
 static const struct pretok table[] = {
@@ -561,7 +561,7 @@ static const struct pretok table[] = {
      0, {WORDS(1)}},
     {"qwen35", PRETOK_NFC,
      {{split_words, {.letter = UC_LETTER | UC_MARK, .digits = 1, .contractions = true,
-                     .ascii = ascii_words}}}},
+                     .block = block_words}}}},
     {"seed-coder", 0,
      {{split_words, {.letter = UC_LETTER, .digits = 1, .contractions = true,
                      .bare_punct = true}}}},
@@ -635,15 +635,15 @@ size_t pretok_next(const struct pretok *p, const char *s, size_t n, size_t pos,
     return end;
 }
 
-/* The pieces of up to 64 bytes of ASCII but the last, whose end is not known yet, appended to
+/* The pieces of up to 64 bytes but the last, whose end is not known yet, appended to
  * end[0, *count).  Returns where the last begins. */
-static size_t cut_ascii(const struct pass *pass, const char *s, size_t n, size_t pos,
+static size_t cut_block(const struct pass *pass, const char *s, size_t n, size_t pos,
                         uint32_t *end, size_t *count)
 {
-    struct ascii_block b;
+    struct text_block b;
 
-    ascii_read(&b, s, n, pos);
-    uint64_t starts = pass->o.ascii(&b, &pass->o) & ~(uint64_t)1;
+    block_read(&b, s, n, pos, UC_LETTER | pass->o.letter);
+    uint64_t starts = pass->o.block(&b, &pass->o) & ~(uint64_t)1;
     size_t k = *count;
 
     for (; starts != 0; starts &= starts - 1) {
@@ -658,11 +658,6 @@ static size_t cut_ascii(const struct pass *pass, const char *s, size_t n, size_t
     return at;
 }
 
-static bool begins_ascii(const char *s, size_t n, size_t pos)
-{
-    return !((s[pos] | s[pos + 1 < n ? pos + 1 : pos]) & 0x80);
-}
-
 size_t pretok_cut(const struct pretok *p, const char *s, size_t n, size_t pos,
                   size_t cuts[PRETOK_PASS_MAX], uint32_t end[PRETOK_CUT_MAX])
 {
@@ -673,8 +668,8 @@ size_t pretok_cut(const struct pretok *p, const char *s, size_t n, size_t pos,
     size_t count = 0;
 
     while (count <= ENOUGH && pos < n) {
-        if (single && pass->o.ascii != NULL && begins_ascii(s, n, pos)) {
-            size_t at = cut_ascii(pass, s, n, pos, end, &count);
+        if (single && pass->o.block != NULL) {
+            size_t at = cut_block(pass, s, n, pos, end, &count);
 
             if (at > pos) {
                 pos = at;

@@ -20,12 +20,12 @@ enum {
     PRETOK_NFC = 1 << 3,     /* the model's own tokenizer normalises to form C */
 };
 
-struct ascii_block;
+struct text_block;
 struct split_opts;
 
-/* Pieces in up to 64 bytes of ASCII at once: a bit for each byte that is certain to start one.
+/* Pieces in up to 64 bytes at once: a bit for each byte that is certain to start one.
  * What is not certain comes behind the last of them. */
-typedef uint64_t ascii_fn(const struct ascii_block *b, const struct split_opts *o);
+typedef uint64_t block_fn(const struct text_block *b, const struct split_opts *o);
 
 struct split_opts {
     unsigned letter;     /* class bits that make up words */
@@ -34,7 +34,7 @@ struct split_opts {
     bool slash;          /* a slash may follow punctuation as a newline may */
     bool bare_punct;     /* newlines do not follow punctuation */
     const char *also;    /* ASCII characters that count as well */
-    ascii_fn *ascii;     /* for many pieces at once; NULL: there is none */
+    block_fn *block;     /* for many pieces at once; NULL: there is none */
 };
 
 /* The end of the piece that starts at pos < end of valid UTF-8. */

@@ -4,6 +4,7 @@
 
 #include "base/utf8.h"
 #include "text/nfc.h"
+#include "text/tok_cache.h"
 #include "text/unicode.h"
 
 /* Symbols of a piece are counted in 32 bits with room for twice as many tree nodes. */
@@ -71,10 +72,6 @@ static void encode_bytes(struct tok_call *c, const char *s, size_t n)
     struct buf valid;
     bool nfc = c->v->pre->flags & PRETOK_NFC;
 
-    if (utf8_is_ascii(s, n)) {
-        tok_bpe(c, s, n);
-        return;
-    }
     buf_init(&valid, 0);
     if (!utf8_valid(s, n)) {
         append_valid(&valid, s, n);
@@ -173,94 +170,6 @@ static void encode_text(struct tok_call *c, const struct request *r)
     }
 }
 
-static size_t cache_bytes(int bits)
-{
-    return sizeof(struct tok_cache) + ((size_t)2 << bits) * sizeof(struct cached) +
-           ((size_t)1 << bits) * sizeof(struct cached_long);
-}
-
-/* NULL without memory. */
-static struct tok_cache *cache_new(int bits)
-{
-    struct tok_cache *cache = mem_pages(cache_bytes(bits));
-
-    if (cache != NULL) {
-        cache->bits = bits;
-        cache->lng = (struct cached_long *)(cache->entry + ((size_t)2 << bits));
-    }
-    return cache;
-}
-
-void tok_cache_free(struct tok_cache *cache)
-{
-    if (cache != NULL) {
-        mem_pages_free(cache, cache_bytes(cache->bits));
-    }
-}
-
-void tok_cache_put(struct tok_call *c, const struct cache_ask *ask, const char *s, size_t n,
-                   size_t first)
-{
-    size_t n_ids = c->out->n - first;
-    const int32_t *id = c->out->data + first;
-
-    if ((ask->set == NULL && ask->lng == NULL) || n_ids == 0 || n_ids > CACHED_LONG_IDS ||
-        c->failed) {
-        return;
-    }
-    if (ask->set != NULL && n_ids <= CACHED_IDS) {
-        struct cached *e = ask->set;
-
-        e[1] = e[0];
-        e->key[0] = ask->key[0];
-        e->key[1] = ask->key[1] | (uint64_t)n_ids << 60;
-        memcpy(e->id, id, n_ids * sizeof *id);
-        return;
-    }
-    struct cached_long *e = ask->lng != NULL ? ask->lng : tok_cache_long(c->cache, s, n);
-
-    e->len = (uint8_t)n;
-    e->n = (uint8_t)n_ids;
-    memcpy(e->text, s, n);
-    memcpy(e->id, id, n_ids * sizeof *id);
-}
-
-/* The size of the cache that a text of n bytes deserves. */
-static int cache_bits(size_t n)
-{
-    int bits = CACHE_BITS_MIN;
-
-    while (bits < CACHE_BITS_MAX && n >> (CACHE_TEXT_BITS + bits) > 0) {
-        bits++;
-    }
-    return bits;
-}
-
-/* One call at a time has the cache; others that come meanwhile make their own.  Going without
- * costs time only, so a failed allocation is no error. */
-static void take_cache(struct tok_call *c, size_t n)
-{
-    enum { WORTH_BYTES = 4096 };
-    int bits = cache_bits(n);
-
-    c->cache = atomic_exchange(&c->v->tables->cache, NULL);
-    if (c->cache == NULL ? n >= WORTH_BYTES : c->cache->bits < bits) {
-        struct tok_cache *larger = cache_new(bits);
-
-        if (larger != NULL) {
-            tok_cache_free(c->cache);
-            c->cache = larger;
-        }
-    }
-}
-
-static void give_cache(struct tok_call *c)
-{
-    if (c->cache != NULL) {
-        tok_cache_free(atomic_exchange(&c->v->tables->cache, c->cache));
-    }
-}
-
 static bool encode(const struct vocab *v, const struct request *r, struct ids *out, slm_error *err)
 {
     struct tok_call c = {.v = v, .t = v->tables, .out = out};
@@ -275,9 +184,9 @@ static bool encode(const struct vocab *v, const struct request *r, struct ids *o
     }
     buf_init(&c.text, 0);
     buf_init(&c.chunk, 0);
-    take_cache(&c, r->n);
+    c.cache = tok_cache_take(v->tables, r->n);
     encode_text(&c, r);
-    give_cache(&c);
+    tok_cache_give(v->tables, c.cache);
     buf_deinit(&c.text);
     buf_deinit(&c.chunk);
     mem_free(c.work);

@@ -115,36 +115,7 @@ struct pair_slot {
     struct candidate to;  /* to.rank RANK_NONE: an empty slot */
 };
 
-/* Pieces met before and their tokens.  An entry is right or empty, so what is in the cache
- * never shows in a result.  Nearly all pieces are short; two short entries side by side make a
- * set, which is one line of memory. */
-struct cached {
-    uint64_t key[2];  /* up to 15 bytes; at the top how many (4 bits) and how many ids (4 bits) */
-    int32_t id[4];
-};
-
-/* Pieces that are longer or have more tokens; len 0: empty. */
-struct cached_long {
-    uint8_t len, n;
-    char text[58];
-    int32_t id[17];
-};
-
-enum {
-    CACHED_BYTES = 15, CACHED_IDS = 4, CACHED_LONG_BYTES = 58, CACHED_LONG_IDS = 17,
-};
-
-/* Long texts bring more different pieces: there are as many sets, and as many long entries, as the
- * longest text so far has lots of 64 bytes, within bounds that stand for 1.5 and 48 MB. */
-enum { CACHE_BITS_MIN = 13, CACHE_BITS_MAX = 18, CACHE_TEXT_BITS = 6 };
-
-struct tok_cache {
-    int bits;                /* log2 of the sets */
-    struct cached_long *lng; /* [2^bits] */
-    _Alignas(64) struct cached entry[];
-};
-
-void tok_cache_free(struct tok_cache *cache);
+struct tok_cache;
 
 struct tok_tables {
     pthread_mutex_t lock;
@@ -323,23 +294,17 @@ static inline int32_t tok_find_rare(const struct tok_tables *t, const char *p, s
                                                                     : -1;
 }
 
-/* 1 to 8 bytes, zeros above them. */
-static inline uint64_t tok_load_padded(const char *p, size_t n)
-{
-    const unsigned char *u = (const unsigned char *)p;
-
-    if (n == 8) {
-        return tok_load64(p);
-    }
-    if (n >= 4) {
-        return tok_load32(p) | (uint64_t)tok_load32(p + n - 4) << (8 * (n - 4));
-    }
-    return u[0] | (uint64_t)u[n / 2] << (8 * (n / 2)) | (uint64_t)u[n - 1] << (8 * (n - 1));
-}
-
 static inline uint64_t tok_pair_hash(int32_t left, int32_t right)
 {
     return tok_mix(tok_mix((uint64_t)(uint32_t)left << 32 | (uint32_t)right));
+}
+
+/* Fetches what tok_pair will look at. */
+static inline void tok_pair_fetch(const struct tok_tables *t, int32_t left, int32_t right)
+{
+    uint64_t h = tok_pair_hash(left, right);
+
+    __builtin_prefetch(&t->pair[(uint32_t)h & t->pair_mask]);
 }
 
 /* What merging two tokens gives. */
@@ -406,103 +371,6 @@ static inline void ids_push(struct tok_call *c, int32_t id)
         }
     }
 }
-
-/* A piece on its way to the cache. */
-struct cache_ask {
-    uint64_t key[2];         /* of a short piece; 0: a long one */
-    struct cached *set;      /* NULL: the piece is not for the cache */
-    struct cached_long *lng; /* NULL for a short piece */
-};
-
-/* The bytes that belong to a piece of n bytes, 8 at most. */
-static inline uint64_t tok_first_bytes(size_t n)
-{
-    return n >= 8 ? ~(uint64_t)0 : ((uint64_t)1 << 8 * n) - 1;
-}
-
-static inline struct cached_long *tok_cache_long(const struct tok_cache *cache, const char *s,
-                                                 size_t n)
-{
-    return &cache->lng[tok_hash(s, n) * 0x9E3779B97F4A7C15u >> (64 - cache->bits)];
-}
-
-/* The place of a piece, on the way from memory.  `room` bytes may be read from s on. */
-static inline __attribute__((always_inline)) struct cache_ask
-tok_cache_ask(const struct tok_call *c, const char *s, size_t n, size_t room)
-{
-    struct cache_ask ask = {{0}, NULL, NULL};
-
-    if (n > CACHED_LONG_BYTES || c->cache == NULL) {
-        return ask;
-    }
-    if (n > CACHED_BYTES) {
-        ask.lng = tok_cache_long(c->cache, s, n);
-        __builtin_prefetch(ask.lng);
-        __builtin_prefetch((const char *)ask.lng + 64);
-        return ask;
-    }
-    if (room >= 16) {
-        ask.key[0] = tok_load64(s) & tok_first_bytes(n);
-        ask.key[1] = n > 8 ? tok_load64(s + 8) & tok_first_bytes(n - 8) : 0;
-    } else {
-        ask.key[0] = tok_load_padded(s, n < 8 ? n : 8);
-        ask.key[1] = n > 8 ? tok_load_padded(s + 8, n - 8) : 0;
-    }
-    ask.key[1] |= (uint64_t)n << 56;
-    uint64_t h = ask.key[0] ^ ask.key[1] * 0xC2B2AE3D27D4EB4Fu;
-
-    h = (h ^ h >> 32) * 0x9E3779B97F4A7C15u;  /* the top bits depend on all of the key */
-    ask.set = &c->cache->entry[2 * (h >> (64 - c->cache->bits))];
-    __builtin_prefetch(ask.set);
-    return ask;
-}
-
-static inline bool tok_cache_is(const struct cached *e, const struct cache_ask *ask)
-{
-    return ((e->key[0] ^ ask->key[0]) | (e->key[1] ^ ask->key[1]) << 4) == 0;
-}
-
-static inline bool tok_cache_get_long(struct tok_call *c, const struct cached_long *e,
-                                      const char *s, size_t n)
-{
-    struct ids *out = c->out;
-
-    if (e->len != n || memcmp(e->text, s, n) != 0) {
-        return false;
-    }
-    if (out->cap - out->n < CACHED_LONG_IDS && ids_reserve(c, CACHED_LONG_IDS) == NULL) {
-        return true;
-    }
-    memcpy(out->data + out->n, e->id, sizeof e->id);
-    out->n += e->n;
-    return true;
-}
-
-/* Appends the tokens of the piece s[0, n) if they are in the cache. */
-static inline bool tok_cache_get(struct tok_call *c, const struct cache_ask *ask, const char *s,
-                                 size_t n)
-{
-    const struct cached *e = ask->set;
-    struct ids *out = c->out;
-
-    if (e == NULL) {
-        return ask->lng != NULL && tok_cache_get_long(c, ask->lng, s, n);
-    }
-    e += !tok_cache_is(e, ask);
-    if (!tok_cache_is(e, ask)) {
-        return n > CACHED_IDS && tok_cache_get_long(c, tok_cache_long(c->cache, s, n), s, n);
-    }
-    if (out->cap - out->n < CACHED_IDS && ids_reserve(c, CACHED_IDS) == NULL) {
-        return true;
-    }
-    memcpy(out->data + out->n, e->id, sizeof e->id);
-    out->n += e->key[1] >> 60;
-    return true;
-}
-
-/* Remembers the tokens from `first` on as those of the piece. */
-void tok_cache_put(struct tok_call *c, const struct cache_ask *ask, const char *s, size_t n,
-                   size_t first);
 
 /* Memory for a long merge, at least `bytes`; NULL (and failed) without. */
 void *tok_work(struct tok_call *c, size_t bytes);

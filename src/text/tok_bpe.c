@@ -3,6 +3,7 @@
  * Most pieces are one token.  Whether a token's text merges to that token is found out
  * once and remembered, so that such a piece costs one look into the table.  A byte
  * without a token is dropped, as the models' own tokenizers do. */
+#include "text/tok_cache.h"
 #include "text/tok_merge.h"
 #include "text/unicode.h"
 
@@ -179,13 +180,22 @@ void tok_bpe(struct tok_call *c, const char *s, size_t n)
     size_t cuts[PRETOK_PASS_MAX] = {0};
     struct cache_ask ask[PRETOK_CUT_MAX];
     uint32_t end[PRETOK_CUT_MAX];
+    uint8_t distant[PRETOK_CUT_MAX];  /* pieces whose tokens are records */
 
     for (size_t at = 0; at < n && !c->failed;) {
         size_t n_pieces = pretok_cut(c->v->pre, s, n, at, cuts, end);
+        size_t n_distant = 0;
         size_t pos = at;
 
+        tok_cache_begin(c);
         for (size_t i = 0; i < n_pieces; pos = end[i++]) {
             ask[i] = tok_cache_ask(c, s + pos, end[i] - pos, n - pos);
+            if (ask[i].set == NULL && ask[i].hash != 0) {
+                distant[n_distant++] = (uint8_t)i;
+            }
+        }
+        for (size_t i = 0; i < n_distant; i++) {
+            tok_cache_fetch(c, &ask[distant[i]]);
         }
         for (size_t i = 0; i < n_pieces; at = end[i++]) {
             if (!tok_cache_get(c, &ask[i], s + at, end[i] - at)) {
@@ -251,6 +261,7 @@ static void merge_chunk(struct tok_call *c, const char *s, size_t n)
 
 static void chunk(struct tok_call *c, const char *s, size_t n)
 {
+    tok_cache_begin(c);
     struct cache_ask ask = tok_cache_ask(c, s, n, n);
 
     if (!tok_cache_get(c, &ask, s, n)) {

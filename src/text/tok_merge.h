@@ -53,6 +53,11 @@ merge_short(const struct tok_tables *t, const char *s, struct symbol *sym, size_
         }
         sym[best].id = id[best];
         n--;
+        /* Both looks into the table of pairs wait together. */
+        if (t->pair != NULL) {
+            tok_pair_fetch(t, sym[best].id, sym[best + (best + 1 < n ? 2 : 0)].id);
+            tok_pair_fetch(t, sym[best - (best > 0)].id, sym[best].id);
+        }
         /* The loops are short, so that calls to memmove would cost more. */
         for (size_t i = best + 1; i <= n; i++) {
             sym[i] = sym[i + 1];

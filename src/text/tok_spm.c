@@ -3,6 +3,7 @@
  * The rule merges over a whole fragment.  Since every merge gives a token, none can reach
  * across a place where no token has the two bytes that meet there; in front of U+2581 that
  * holds nearly always, so a fragment falls apart into words and the result is the same. */
+#include "text/tok_cache.h"
 #include "text/tok_merge.h"
 
 static inline struct candidate merge_text_fn(const struct tok_tables *t, const char *s,
@@ -116,6 +117,7 @@ static void merge_chunk(struct tok_call *c, const char *s, size_t n)
 
 static void chunk(struct tok_call *c, const char *s, size_t n)
 {
+    tok_cache_begin(c);
     struct cache_ask ask = tok_cache_ask(c, s, n, n);
 
     if (!tok_cache_get(c, &ask, s, n)) {

@@ -4,7 +4,7 @@
  * and an index, so that a miss rarely touches a string.  A file decides what is in them,
  * therefore an insertion gives up after PROBE_MAX steps: a file made of colliding
  * strings is refused in place of costing quadratic time. */
-#include "text/tok.h"
+#include "text/tok_cache.h"
 
 #include "base/log.h"
 #include "base/utf8.h"

@@ -1,13 +1,23 @@
-/* pretok_ascii.c - which of 64 bytes start a piece, see pretok_ascii.h. */
-#include "text/pretok_ascii.h"
+/* pretok_block.c - which of 64 bytes start a piece, see pretok_block.h. */
+#include "text/pretok_block.h"
 
 #include <string.h>
+
+#include "text/unicode.h"
 
 #ifdef __SSE2__
 #include <emmintrin.h>
 #endif
 
 /* ---- classes ----------------------------------------------------------------------- */
+
+/* First bytes of characters that are letters all: U+0400 to U+047F, U+5000 to U+8FFF and U+B000 to
+ * U+CFFF. */
+enum {
+    CYRILLIC_FIRST = 0xD0, CYRILLIC_N = 2,
+    HAN_FIRST = 0xE5, HAN_N = 4,
+    HANGUL_FIRST = 0xEB, HANGUL_N = 2,
+};
 
 #ifdef __SSE2__
 
@@ -23,10 +33,9 @@ static inline uint64_t bits(__m128i x)
     return (uint64_t)(uint32_t)_mm_movemask_epi8(x);
 }
 
-/* Sets the masks and returns the bits of bytes that are not ASCII. */
-static inline uint64_t classify(struct ascii_block *b, const char *s)
+/* Sets the masks but for what is not ASCII. */
+static inline void classify(struct text_block *b, const char *s)
 {
-    uint64_t high = 0;
 
     for (int at = 0; at < 64; at += 16) {
         __m128i x = _mm_loadu_si128((const __m128i *)(const void *)(s + at));
@@ -40,16 +49,28 @@ static inline uint64_t classify(struct ascii_block *b, const char *s)
         b->newline |= bits(newline) << at;
         b->blank |= bits(blank) << at;
         b->apostrophe |= bits(_mm_cmpeq_epi8(x, _mm_set1_epi8('\''))) << at;
-        high |= bits(x) << at;
+        b->high |= bits(x) << at;
     }
-    return high;
+}
+
+/* The bytes that go on with a character, and those that begin a letter whatever follows. */
+static inline void classify_high(struct text_block *b, const char *s, uint64_t *sure)
+{
+    for (int at = 0; at < 64; at += 16) {
+        __m128i x = _mm_loadu_si128((const __m128i *)(const void *)(s + at));
+        __m128i letter = _mm_or_si128(in_range(x, HAN_FIRST, HAN_N),
+                                      _mm_or_si128(in_range(x, CYRILLIC_FIRST, CYRILLIC_N),
+                                                   in_range(x, HANGUL_FIRST, HANGUL_N)));
+
+        b->cont |= bits(in_range(x, 0x80, 0x40)) << at;
+        *sure |= bits(letter) << at;
+    }
 }
 
 #else
 
-static uint64_t classify(struct ascii_block *b, const char *s)
+static void classify(struct text_block *b, const char *s)
 {
-    uint64_t high = 0;
 
     for (int at = 0; at < 64; at++) {
         unsigned char c = (unsigned char)s[at];
@@ -60,29 +81,80 @@ static uint64_t classify(struct ascii_block *b, const char *s)
         b->newline |= (uint64_t)(c == '\n' || c == '\r') << at;
         b->blank |= (uint64_t)(c == ' ') << at;
         b->apostrophe |= (uint64_t)(c == '\'') << at;
-        high |= (uint64_t)(c >> 7) << at;
+        b->high |= (uint64_t)(c >> 7) << at;
     }
-    return high;
+}
+
+static void classify_high(struct text_block *b, const char *s, uint64_t *sure)
+{
+    for (int at = 0; at < 64; at++) {
+        unsigned char c = (unsigned char)s[at];
+
+        b->cont |= (uint64_t)((c & 0xC0) == 0x80) << at;
+        *sure |= (uint64_t)((unsigned char)(c - HAN_FIRST) < HAN_N ||
+                            (unsigned char)(c - CYRILLIC_FIRST) < CYRILLIC_N ||
+                            (unsigned char)(c - HANGUL_FIRST) < HANGUL_N) << at;
+    }
 }
 
 #endif
 
-void ascii_read(struct ascii_block *b, const char *s, size_t n, size_t pos)
+/* Bytes of a character that is not ASCII. */
+static inline size_t lead_bytes(char first)
 {
-    *b = (struct ascii_block){.s = s, .pos = pos, .n = n};
-    size_t left = n - pos;
-    uint64_t stop;  /* bytes that are not in the block */
+    unsigned char c = (unsigned char)first;
 
-    if (left > 64) {
-        stop = classify(b, s + pos);
-    } else {
-        char tail[64] = {0};
+    return c < 0xE0 ? 2 : c < 0xF0 ? 3 : 4;
+}
 
-        memcpy(tail, s + pos, left);
-        stop = classify(b, tail);
-        b->ends = stop == 0;
-        stop |= left < 64 ? ~(uint64_t)0 << left : 0;
+/* Classes of what is not ASCII.  Returns the bit of the first character that the block does not
+ * take, which is a number, a space or cut off; 0 for none. */
+static uint64_t read_high(struct text_block *b, const char *s, unsigned letter)
+{
+    uint64_t stop = 0;
+    uint64_t sure = 0;
+
+    classify_high(b, s, &sure);
+    uint64_t lead = b->high & ~b->cont;
+
+    if (b->high >> 63) {
+        int last = 63 - __builtin_clzll(lead);
+
+        stop = (size_t)last + lead_bytes(s[last]) > 64 ? (uint64_t)1 << last : 0;
     }
+    b->letter |= sure;
+    for (uint64_t rest = lead & ~sure & (stop - 1); rest != 0; rest &= rest - 1) {
+        int i = __builtin_ctzll(rest);
+        uint32_t cp;
+
+        unicode_next(s + i, &cp);
+        unsigned cls = unicode_class(cp);
+
+        if (cls & (UC_NUMBER | UC_SPACE)) {
+            return rest & (0 - rest);
+        }
+        b->letter |= (uint64_t)((cls & letter) != 0) << i;
+    }
+    return stop;
+}
+
+void block_read(struct text_block *b, const char *s, size_t n, size_t pos, unsigned letter)
+{
+    *b = (struct text_block){.s = s, .pos = pos, .n = n};
+    size_t left = n - pos;
+    const char *at = s + pos;
+    char tail[64];
+
+    if (left < 64) {
+        memset(tail, 0, sizeof tail);
+        memcpy(tail, at, left);
+        at = tail;
+    }
+    classify(b, at);
+    uint64_t stop = b->high != 0 ? read_high(b, at, letter) : 0;  /* bytes not in the block */
+
+    b->ends = left <= 64 && stop == 0;
+    stop |= left < 64 ? ~(uint64_t)0 << left : 0;
     /* All below the lowest bit; all where there is none. */
     uint64_t in = stop ^ (stop - 1);
 
@@ -93,10 +165,18 @@ void ascii_read(struct ascii_block *b, const char *s, size_t n, size_t pos)
     b->newline &= in;
     b->blank &= in;
     b->apostrophe &= in;
-    b->punct = in & ~(b->letter | b->number | b->space);
+    b->cont &= in;
+    b->punct = in & ~(b->letter | b->number | b->space | b->cont);
 }
 
 /* ---- starts ------------------------------------------------------------------------ */
+
+/* The beginnings of the characters behind those that begin at bits of x: for one of several bytes,
+ * the carry runs through the rest of it. */
+static inline uint64_t next_chars(const struct text_block *b, uint64_t x)
+{
+    return ((x << 1) + b->cont) & ~b->cont;
+}
 
 /* The bit behind each run of x that begins at a bit of `first`. */
 static inline uint64_t behind_runs(uint64_t x, uint64_t first)
@@ -137,14 +217,14 @@ static inline uint64_t number_starts(uint64_t number, int max)
 /* White space without newlines is called a gap here.  The last character of a gap goes with the
  * word or punctuation behind it, or stands alone.  A gap before a newline goes with that newline;
  * newlines go with punctuation right before them. */
-uint64_t ascii_words(const struct ascii_block *b, const struct split_opts *o)
+uint64_t block_words(const struct text_block *b, const struct split_opts *o)
 {
     uint64_t newline = b->newline;
     uint64_t gap = b->space & ~newline;
     uint64_t dark = b->letter | b->number | b->punct;
-    uint64_t punct = b->punct & ~((b->punct | b->blank) << 1);
-    uint64_t letter = b->letter & ~((b->letter | gap | punct) << 1);
-    uint64_t lines = newline & ~((b->space | b->punct) << 1);
+    uint64_t punct = b->punct & ~next_chars(b, b->punct | b->blank);
+    uint64_t letter = b->letter & ~next_chars(b, b->letter | gap | punct);
+    uint64_t lines = newline & ~next_chars(b, b->space | b->punct);
     uint64_t gap_first = gap & ~(gap << 1);
     uint64_t gap_last = gap & dark >> 1;
     uint64_t indent = gap_first & newline << 1;
@@ -155,7 +235,7 @@ uint64_t ascii_words(const struct ascii_block *b, const struct split_opts *o)
         uint64_t text_end = b->ends ? (uint64_t)1 << (b->n - b->pos - 1) : 0;
 
         starts |= indent & (fill_down(gap, gap_last | text_end) |
-                            behind_runs(newline, newline & b->punct << 1));
+                            behind_runs(newline, newline & next_chars(b, b->punct)));
     }
     for (uint64_t at = b->apostrophe & punct & b->letter >> 1; at != 0; at &= at - 1) {
         size_t i = (size_t)__builtin_ctzll(at);
@@ -168,12 +248,12 @@ uint64_t ascii_words(const struct ascii_block *b, const struct split_opts *o)
     return starts;
 }
 
-uint64_t ascii_gpt2(const struct ascii_block *b, const struct split_opts *o)
+uint64_t block_gpt2(const struct text_block *b, const struct split_opts *o)
 {
     (void)o;
     uint64_t dark = b->letter | b->number | b->punct;
-    uint64_t punct = b->punct & ~((b->punct | b->blank) << 1);
-    uint64_t starts = punct | (b->letter & ~((b->letter | b->blank) << 1)) |
+    uint64_t punct = b->punct & ~next_chars(b, b->punct | b->blank);
+    uint64_t starts = punct | (b->letter & ~next_chars(b, b->letter | b->blank)) |
                       (b->number & ~((b->number | b->blank) << 1)) |
                       (b->space & ~(b->space << 1)) | (b->space & dark >> 1);
 
