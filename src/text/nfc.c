@@ -16,6 +16,9 @@ bool nfc_differs(const char *s, size_t n)
 {
     uint32_t cp;
 
+    if (utf8_is_ascii(s, n)) {
+        return false;
+    }
     for (size_t i = 0; i < n;) {
         /* Nothing below U+0300 changes by itself or combines with what is before. */
         if ((unsigned char)s[i] < 0xCC) {
