@@ -172,7 +172,7 @@ static void count_use(void *arg, struct weight *w)
     struct use *u = arg;
     const uint64_t params = (uint64_t)w->n_out * (uint64_t)w->n_in;
 
-    if (u->m->hp.n_expert > 0 && w->tensor->ne[2] == u->m->hp.n_expert) {
+    if (weight_is_expert(w, &u->m->hp)) {
         u->expert_bytes += weight_bytes(w);
         u->expert_params += params;
     } else if (w != &u->m->top.output) {

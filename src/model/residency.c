@@ -224,7 +224,7 @@ static bool items_init(struct items *all, struct model *m, bool drafts)
     for (int i = 0; i < all->n; i++) {
         const struct weight *w = all->item[i].w;
         note_row(all, w);
-        if (m->hp.n_expert > 0 && w->tensor->ne[2] == m->hp.n_expert) {
+        if (weight_is_expert(w, &m->hp)) {
             all->item[i].use = USE_EXPERT;
         }
     }

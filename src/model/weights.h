@@ -37,6 +37,12 @@ static inline size_t weight_bytes(const struct weight *w)
     return (size_t)w->n_out * w->row_bytes;
 }
 
+/* Whether the weight is one of the model's experts, of which a token uses a few. */
+static inline bool weight_is_expert(const struct weight *w, const struct hparams *hp)
+{
+    return hp->n_expert > 0 && w->tensor->ne[2] == hp->n_expert;
+}
+
 /* Sizes that shapes are made of. */
 enum dim {
     DIM_NONE,    /* no second dimension: a vector */
