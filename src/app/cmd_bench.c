@@ -125,6 +125,11 @@ static bool read_list(const char *name, const char *text, int min, int max, stru
     }
 }
 
+/* A run of a test: the time of so many tokens. */
+struct run {
+    double seconds, tokens;
+};
+
 static double total_tokens(const struct test *t)
 {
     return t->n_prompt > 0 ? t->n_prompt : (double)t->n_gen * t->n_batch;
@@ -142,7 +147,7 @@ static void fill_ids(int32_t *ids, int n, int n_vocab, int salt)
 /* One sequence: the time for its tokens after the depth, of which the model (NULL: none) is told to
  * keep a profile. */
 static bool run_single(slm_session *s, const struct test *t, int32_t *ids, int n_vocab,
-                       slm_model *profiled, double *seconds, slm_error *err)
+                       slm_model *profiled, struct run *out, slm_error *err)
 {
     fill_ids(ids, t->n_depth + t->n_prompt + t->n_gen, n_vocab, 0);
     if (!slm_session_truncate(s, 0, err) ||
@@ -162,7 +167,7 @@ static bool run_single(slm_session *s, const struct test *t, int32_t *ids, int n
             return false;
         }
     }
-    *seconds = time_now() - begin;
+    *out = (struct run){ time_now() - begin, total_tokens(t) };
     return true;
 }
 
@@ -187,9 +192,9 @@ static bool on_event(void *arg, const slm_event *ev)
     return true;
 }
 
-/* Several sequences: the time for as many tokens as all of them generate once all run. */
+/* Several sequences: the time from where all of them run, of which a profile may be kept. */
 static bool run_batch(slm_model *model, const struct test *t, slm_kv_type kv, int32_t *ids,
-                      int n_vocab, double *seconds, slm_error *err)
+                      int n_vocab, bool profiled, struct run *out, slm_error *err)
 {
     const int depth = t->n_depth > 0 ? t->n_depth : 1;
     const slm_batch_params p = {
@@ -209,14 +214,25 @@ static bool run_batch(slm_model *model, const struct test *t, slm_kv_type kv, in
         ok = slm_batch_submit(batch, &r, &id, err);
     }
     while (ok && pending) {
+        const bool running = a.first_s != 0;
         ok = slm_batch_step(batch, &pending, err);
+        if (ok && profiled && !running && a.first_s != 0) {
+            ok = slm_model_profile(model, err);
+        }
     }
     if (ok && a.n == 0) {
         ok = slm_fail(err, SLM_E_ARG, "--gen is too short for %d sequences at once", t->n_batch);
     }
-    *seconds = ok ? (a.last_s - a.first_s) * total_tokens(t) / a.n : 0;
+    *out = (struct run){ a.last_s - a.first_s, a.n };
     slm_batch_free(batch);
     return ok;
+}
+
+static bool run_test(slm_session *s, slm_model *model, const struct test *t, slm_kv_type kv,
+                     int32_t *ids, int n_vocab, bool profiled, struct run *out, slm_error *err)
+{
+    return t->n_batch > 1 ? run_batch(model, t, kv, ids, n_vocab, profiled, out, err)
+                          : run_single(s, t, ids, n_vocab, profiled ? model : NULL, out, err);
 }
 
 /* ---- a model --------------------------------------------------------------------------- */
@@ -294,26 +310,29 @@ static const char *base_name(const char *path)
     return slash ? slash + 1 : path;
 }
 
-/* Where the time of a test went, on standard error so that results stay what they are. */
-static bool print_profile(const struct model_result *m, const struct test *t,
-                          const slm_model *model)
+static void print_profile_row(const struct run *run, const slm_profile_row *row)
 {
-    slm_profile_row row;
+    out_note("  %5.1f%%  %8.2f us a call, %6llu calls, %6.1f GB/s  %s",
+             100 * row->seconds / run->seconds, row->seconds * 1e6 / (double)row->calls,
+             (unsigned long long)row->calls, (double)row->bytes / row->seconds * 1e-9, row->name);
+}
+
+/* Where the time of a run went, on standard error so that results stay what they are. */
+static void print_profile(const struct model_result *m, const struct test *t,
+                          const slm_model *model, const struct run *run)
+{
+    slm_profile_row row, rest = { .name = "between steps", .seconds = run->seconds };
     char name[64];
-    double total = 0;
 
     test_name(t, name, sizeof name);
-    for (size_t i = 0; slm_model_profile_row(model, i, &row); i++) {
-        total += row.seconds;
-    }
     out_note("%s, %s: %.3f ms per token", base_name(m->path), name,
-             total * 1e3 / total_tokens(t));
+             run->seconds * 1e3 / run->tokens);
     for (size_t i = 0; slm_model_profile_row(model, i, &row); i++) {
-        out_note("  %5.1f%%  %8.2f us a call, %6llu calls, %6.1f GB/s  %s",
-                 100 * row.seconds / total, row.seconds * 1e6 / (double)row.calls,
-                 (unsigned long long)row.calls, (double)row.bytes / row.seconds * 1e-9, row.name);
+        print_profile_row(run, &row);
+        rest.seconds -= row.seconds;
+        rest.calls = row.calls;  /* in the end those of the steps */
     }
-    return true;
+    print_profile_row(run, &rest);
 }
 
 static bool run_tests(const struct bench *b, struct model_result *m, struct test *tests, int n,
@@ -327,6 +346,7 @@ static bool run_tests(const struct bench *b, struct model_result *m, struct test
     slm_session *session = model ? slm_session_new(model, &p, err) : NULL;
     int32_t *ids = mem_alloc((size_t)p.context + 1, sizeof *ids);
     bool ok = session && (ids || slm_fail_nomem(err, "tokens"));
+    struct run run = { 0 };
 
     if (ok) {
         slm_model_info_get(model, &m->info);
@@ -334,29 +354,26 @@ static bool run_tests(const struct bench *b, struct model_result *m, struct test
         snprintf(m->name, sizeof m->name, "%s", m->info.name);
         /* A first round that does not count touches all memory. */
         struct test warm = tests[0];
-        double seconds;
         warm.n_depth = 0;
         warm.n_gen = warm.n_prompt > 0 ? 0 : 2;
         warm.n_prompt = warm.n_prompt > 64 ? 64 : warm.n_prompt;
-        ok = run_single(session, &warm, ids, m->info.n_vocab, NULL, &seconds, err);
+        ok = run_single(session, &warm, ids, m->info.n_vocab, NULL, &run, err);
     }
     for (int round = 0; ok && round < b->o.rounds; round++) {
         for (int i = 0; ok && i < n; i++) {
             struct test *t = &tests[i];
             progress(b, m->path, round, t);
             t->when = time(NULL);
-            ok = t->n_batch > 1 ? run_batch(model, t, p.kv, ids, m->info.n_vocab,
-                                            &t->seconds[round], err)
-                                : run_single(session, t, ids, m->info.n_vocab, NULL,
-                                             &t->seconds[round], err);
+            ok = run_test(session, model, t, p.kv, ids, m->info.n_vocab, false, &run, err);
+            t->seconds[round] = run.seconds * total_tokens(t) / run.tokens;
             t->rounds = round + 1;
         }
     }
     for (int i = 0; ok && b->o.profile && i < n; i++) {
-        double seconds;
-        ok = tests[i].n_batch > 1 || (run_single(session, &tests[i], ids, m->info.n_vocab, model,
-                                                 &seconds, err) &&
-                                      print_profile(m, &tests[i], model));
+        ok = run_test(session, model, &tests[i], p.kv, ids, m->info.n_vocab, true, &run, err);
+        if (ok) {
+            print_profile(m, &tests[i], model, &run);
+        }
     }
     mem_free(ids);
     slm_session_free(session);

@@ -5,7 +5,7 @@ m=models/llama-Q4_0/model.gguf
 "$SLM" bench $m -p 8 -n 4 -t 1 -r 1 --quiet -o csv | cut -d, -f1,5-10
 "$SLM" bench $m -p 8 -n 0 -t 1 -r 1 --quiet | grep -c 'pp8 '
 "$SLM" bench $m --compare -n 4 -t 1 -r 1 --quiet | grep -c 'ms |'
-"$SLM" bench $m -p 8 -n 4 -t 1 -r 1 --profile --quiet 2>&1 | grep -cE 'attention|everything else'
+"$SLM" bench $m -p 8 -n 4 -b 1,2 -t 1 -r 1 --profile --quiet 2>&1 | grep -cE 'attention|everything else'
 try()
 {
     "$SLM" bench "$@"
