@@ -1,15 +1,18 @@
 /* pool.c - the thread pool.
  *
- * One 64-bit word, the ticket, holds the number of the region and how many of its
- * tasks nobody has taken yet.  Whoever wins the exchange from k to k - 1 owns one
- * task.  A region ends when its tasks are done, not when all workers have taken
- * notice, so a worker that sleeps or lost its core costs nothing unless it holds a
- * task.  What belongs to a region (function, argument, count) is written before
- * its ticket is published and is only read by owners of a task, who keep the
- * region open; so none of it needs to be atomic.
+ * The tasks of a region are cut into stretches, one for each worker, which takes those of the
+ * others when its own are gone: neighbouring tasks mostly run on one core, one after the other,
+ * where one finds requested what the next one reads.
  *
- * Idle workers look at the ticket for a bounded number of pauses and then sleep on
- * a futex.  The caller waits for the last tasks in the same way. */
+ * One 64-bit word, the ticket of a stretch, holds the number of the region and how many of the
+ * stretch's tasks nobody has taken yet.  Whoever wins the exchange from k to k - 1 owns one
+ * task.  A region ends when its tasks are done, not when all workers have taken notice, so a
+ * worker that sleeps or lost its core costs nothing unless it holds a task.  What belongs to a
+ * region (function, argument, count) is written before its tickets are published and is only read
+ * by owners of a task, who keep the region open; so none of it needs to be atomic.
+ *
+ * Idle workers look at the number of the region for a bounded number of pauses and then sleep on
+ * it, a futex.  The caller waits for the last tasks in the same way. */
 #include "base/thread.h"
 
 #include <assert.h>
@@ -50,12 +53,15 @@ struct worker {
     int index;
 };
 
-struct pool {
-    /* Each word that threads fight for has its own cache line. */
+/* Each word that threads fight for has its own cache line. */
+struct stretch {
     _Alignas(64) _Atomic uint64_t ticket;  /* region << 32 | tasks not taken */
+};
+
+struct pool {
     _Alignas(64) _Atomic uint32_t done;    /* tasks of this region done by workers */
     _Atomic uint32_t caller_waits;         /* the caller sleeps on `done` */
-    _Alignas(64) _Atomic uint32_t wake;    /* changes when sleepers shall look again */
+    _Alignas(64) _Atomic uint32_t region;  /* the last one published; one more to stop */
     _Atomic uint32_t sleepers;             /* workers asleep or about to be */
     _Atomic bool stop;
 
@@ -66,9 +72,10 @@ struct pool {
     uint32_t stride, offset;  /* task i of the order is (i * stride + offset) mod n */
 
     pthread_mutex_t lock;     /* one region at a time */
-    uint64_t region;
     uint64_t shuffle_seed;
     int n_workers;            /* threads running, without the caller */
+    int n_stretches;          /* a stretch for each of them, and the caller */
+    struct stretch *stretch;
     struct worker *workers;
 };
 
@@ -90,14 +97,14 @@ static uint32_t tasks_left(uint64_t ticket)
     return (uint32_t)ticket;
 }
 
-/* Takes one task of whatever region is open.  Returns how many were left with it,
+/* Takes one task of a stretch, of whatever region is open.  Returns how many were left with it,
  * or 0 when there is none. */
-static uint32_t take_task(struct pool *p)
+static uint32_t take_task(struct stretch *s)
 {
-    uint64_t t = atomic_load_explicit(&p->ticket, memory_order_acquire);
+    uint64_t t = atomic_load_explicit(&s->ticket, memory_order_acquire);
 
     while (tasks_left(t) > 0) {
-        if (atomic_compare_exchange_weak_explicit(&p->ticket, &t, t - 1, memory_order_acq_rel,
+        if (atomic_compare_exchange_weak_explicit(&s->ticket, &t, t - 1, memory_order_acq_rel,
                                                   memory_order_acquire)) {
             return tasks_left(t);
         }
@@ -105,7 +112,13 @@ static uint32_t take_task(struct pool *p)
     return 0;
 }
 
-/* Runs tasks until none is left to take; returns how many.
+/* The first task of stretch i, and the end of the one before. */
+static uint32_t stretch_begin(const struct pool *p, int i)
+{
+    return (uint32_t)((uint64_t)p->n * (uint64_t)i / (uint64_t)p->n_stretches);
+}
+
+/* Runs tasks, its own stretch first, until none is left to take; returns how many.
  *
  * With the first task the region is held open until its result is counted, so all
  * later tasks of this call belong to the same region. */
@@ -114,13 +127,17 @@ static uint32_t run_tasks(struct pool *p, int worker)
     uint32_t n_done = 0;
 
     inside_region = true;
-    for (uint32_t left; (left = take_task(p)) > 0; n_done++) {
-        uint64_t i = p->n - left;
+    for (int k = 0; k < p->n_stretches; k++) {
+        const int at = (worker + k) % p->n_stretches;
 
-        if (p->stride != 0) {
-            i = (i * p->stride + p->offset) % p->n;
+        for (uint32_t left; (left = take_task(&p->stretch[at])) > 0; n_done++) {
+            uint64_t i = stretch_begin(p, at + 1) - left;
+
+            if (p->stride != 0) {
+                i = (i * p->stride + p->offset) % p->n;
+            }
+            p->fn(p->arg, (int)i, worker);
         }
-        p->fn(p->arg, (int)i, worker);
     }
     inside_region = false;
     return n_done;
@@ -128,30 +145,19 @@ static uint32_t run_tasks(struct pool *p, int worker)
 
 /* ---- workers ---------------------------------------------------------------- */
 
-static bool has_news(struct pool *p)
+/* Returns when there is another region than `seen`, or the pool stops. */
+static void wait_for_news(struct pool *p, uint32_t seen)
 {
-    return tasks_left(atomic_load(&p->ticket)) > 0 || atomic_load(&p->stop);
-}
-
-/* Returns when there may be tasks to take, or the pool stops. */
-static void wait_for_news(struct pool *p)
-{
-    /* Whoever publishes a ticket changes `wake` if it sees a sleeper, and a sleeper
-     * looks at the ticket once more after it has announced itself.  So either it
-     * sees the ticket, or `wake` differs from what was read here. */
-    uint32_t wake = atomic_load(&p->wake);
-
     for (int i = 0; i < SPIN_MAX; i++) {
-        if (tasks_left(atomic_load_explicit(&p->ticket, memory_order_acquire)) > 0 ||
-            atomic_load_explicit(&p->stop, memory_order_relaxed)) {
+        if (atomic_load_explicit(&p->region, memory_order_acquire) != seen) {
             return;
         }
         cpu_relax();
     }
+    /* Whoever publishes a region looks for sleepers after it, and the futex looks at the region
+     * after the sleeper has announced itself: one of them sees the other. */
     atomic_fetch_add(&p->sleepers, 1);
-    if (!has_news(p)) {
-        futex_wait(&p->wake, wake);
-    }
+    futex_wait(&p->region, seen);
     atomic_fetch_sub(&p->sleepers, 1);
 }
 
@@ -170,22 +176,24 @@ static void *worker_main(void *arg)
 
     fpenv_enter();
     while (!atomic_load(&p->stop)) {
-        uint32_t n_done = run_tasks(p, w->index);
+        const uint32_t seen = atomic_load(&p->region);
+        const uint32_t n_done = run_tasks(p, w->index);
 
         if (n_done > 0) {
             count_done(p, n_done);
         } else {
-            wait_for_news(p);
+            wait_for_news(p, seen);
         }
     }
     return NULL;
 }
 
-static void wake_workers(struct pool *p, int n)
+/* Begins a region, whose tickets are there, or says that there is something else to see. */
+static void publish(struct pool *p, int n_wanted)
 {
+    atomic_fetch_add(&p->region, 1);
     if (atomic_load(&p->sleepers) > 0) {
-        atomic_fetch_add(&p->wake, 1);
-        futex_wake(&p->wake, n);
+        futex_wake(&p->region, n_wanted);
     }
 }
 
@@ -234,15 +242,18 @@ struct pool *pool_new(int n_threads, slm_error *err)
     }
     memset(p, 0, sizeof *p);
     pthread_mutex_init(&p->lock, NULL);
+    p->n_stretches = n_threads;
+    p->stretch = mem_alloc_aligned((size_t)n_threads * sizeof *p->stretch);
     p->workers = mem_zalloc((size_t)n_threads, sizeof *p->workers);
 
     /* Threads inherit the permission to use tiles, so it is asked for before they start. */
     cpu_isa_best();
-    if (p->workers == NULL) {
+    if (p->workers == NULL || p->stretch == NULL) {
         slm_fail_nomem(err, "the thread pool");
         pool_free(p);
         return NULL;
     }
+    memset(p->stretch, 0, (size_t)n_threads * sizeof *p->stretch);
     if (!start_workers(p, n_threads - 1, err)) {
         pool_free(p);
         return NULL;
@@ -256,13 +267,13 @@ void pool_free(struct pool *p)
         return;
     }
     atomic_store(&p->stop, true);
-    atomic_fetch_add(&p->wake, 1);
-    futex_wake(&p->wake, THREADS_MAX);
+    publish(p, THREADS_MAX);
     for (int i = 0; i < p->n_workers; i++) {
         pthread_join(p->workers[i].thread, NULL);
     }
     pthread_mutex_destroy(&p->lock);
     mem_free(p->workers);
+    mem_free(p->stretch);
     mem_free(p);
 }
 
@@ -323,6 +334,28 @@ static void wait_done(struct pool *p, uint32_t n)
     atomic_store(&p->caller_waits, 0);
 }
 
+/* A region of one task needs nobody else. */
+static void run_alone(pool_fn *fn, void *arg)
+{
+    inside_region = true;
+    fn(arg, 0, 0);
+    inside_region = false;
+}
+
+/* Cuts the tasks of the region to come and lets workers have them. */
+static void open_region(struct pool *p)
+{
+    const uint64_t region = (uint64_t)atomic_load_explicit(&p->region, memory_order_relaxed) + 1;
+
+    atomic_store_explicit(&p->done, 0, memory_order_relaxed);
+    for (int i = 0; i < p->n_stretches; i++) {
+        const uint32_t size = stretch_begin(p, i + 1) - stretch_begin(p, i);
+
+        atomic_store_explicit(&p->stretch[i].ticket, region << 32 | size, memory_order_release);
+    }
+    publish(p, (int)p->n - 1);
+}
+
 void pool_run(struct pool *p, pool_fn *fn, void *arg, int n)
 {
     if (n <= 0) {
@@ -330,18 +363,15 @@ void pool_run(struct pool *p, pool_fn *fn, void *arg, int n)
     }
     assert(!inside_region);
     pthread_mutex_lock(&p->lock);
-    p->region++;
-    p->fn = fn;
-    p->arg = arg;
-    p->n = (uint32_t)n;
-    choose_order(p);
-    atomic_store_explicit(&p->done, 0, memory_order_relaxed);
-    atomic_store(&p->ticket, p->region << 32 | (uint32_t)n);
-    if (n > 1) {
-        wake_workers(p, n - 1);
+    if (n == 1) {
+        run_alone(fn, arg);
+    } else {
+        p->fn = fn;
+        p->arg = arg;
+        p->n = (uint32_t)n;
+        choose_order(p);
+        open_region(p);
+        wait_done(p, p->n - run_tasks(p, 0));
     }
-    uint32_t own = run_tasks(p, 0);
-
-    wait_done(p, (uint32_t)n - own);
     pthread_mutex_unlock(&p->lock);
 }

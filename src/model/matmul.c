@@ -10,7 +10,6 @@
 #include <assert.h>
 #include <stdio.h>
 #include <string.h>
-#include <string.h>
 
 #include "kern/dot.h"
 #include "model/forward.h"
@@ -19,7 +18,7 @@
 
 enum {
     ACT_GROUP = 16,             /* tokens that act_quant handles as a unit */
-    TASKS_PER_WORKER = 8,       /* enough for cores of different speed */
+    TASKS_PER_WORKER = 16,      /* enough for cores of different speed */
     TASK_ROWS_MIN = 32,
     /* Every task reads all activations.  Tasks of fewer rows than these are twice as long where
      * the activations, more than ACT_CACHED values, do not stay in the second-level cache. */
