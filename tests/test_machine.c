@@ -425,6 +425,42 @@ TEST(pool_wakes_its_workers_and_waits_for_them)
     pool_free(p);
 }
 
+/* A worker that lost its core in its first task: the caller has to do all the others. */
+struct stuck {
+    _Atomic int done;
+    _Atomic bool first;
+    int n;
+};
+
+static void get_stuck(void *arg, int task, int worker)
+{
+    struct stuck *s = arg;
+
+    (void)task;
+    if (worker > 0 && atomic_exchange(&s->first, false)) {
+        while (atomic_load(&s->done) < s->n - 1) {
+            usleep(50);
+        }
+    }
+    atomic_fetch_add(&s->done, 1);
+}
+
+TEST(pool_goes_on_without_a_stuck_worker)
+{
+    slm_error err;
+    struct pool *p = pool_new(2, &err);
+    int stuck = 0;
+
+    for (int i = 0; i < 50 || stuck == 0; i++) {
+        struct stuck s = {.first = true, .n = 64};
+
+        pool_run(p, get_stuck, &s, 64);
+        CHECK_EQ(s.done, 64);
+        stuck += !s.first;
+    }
+    pool_free(p);
+}
+
 struct order {
     _Atomic int next;
     int seen[64];
@@ -528,6 +564,7 @@ int main(void)
         T(pool_hammered_by_short_regions),
         T(pool_takes_turns_among_callers),
         T(pool_wakes_its_workers_and_waits_for_them),
+        T(pool_goes_on_without_a_stuck_worker),
         T(pool_shuffle_changes_the_order),
         T(pool_workers_have_the_default_fp_environment),
         T(pool_refuses_what_it_cannot_make));
