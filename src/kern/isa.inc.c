@@ -42,6 +42,7 @@ void FILL_NAME(V16_ISA)(struct kern *k)
     k->unary[UNARY_SOFTPLUS] = map_softplus;
     k->unary[UNARY_ERF] = map_erf;
     k->max = row_max;
+    k->has_nan = row_has_nan;
 
     k->store_key = kv_store_key;
     k->store_value = kv_store_value;

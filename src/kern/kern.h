@@ -174,6 +174,7 @@ struct kern {
     void (*unary[UNARY_FNS])(float *y, const float *x, int n);
     /* Largest value; -inf for n = 0. */
     float (*max)(const float *x, int n);
+    bool (*has_nan)(const float *x, int n);
 
     /* ---- attention ---- */
 

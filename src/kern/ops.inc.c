@@ -163,6 +163,20 @@ static float row_max(const float *x, int n)
     return v16_max_lane(m);
 }
 
+/* What is less than infinity becomes 0; then only NaN makes the sum NaN. */
+static bool row_has_nan(const float *x, int n)
+{
+    const v16 top = v16_set1(INFINITY), zero = v16_zero();
+    v16 sum = zero;
+
+    for (int i = 0; i < n; i += 16) {
+        const v16 v = n - i < 16 ? v16_load_n(x + i, n - i) : v16_load(x + i);
+        sum = v16_add(sum, v16_less(v, top, zero, v));
+    }
+    const float s = v16_sum(sum);
+    return s != s;
+}
+
 static void row_to_f16(uint16_t *y, const float *x, int n)
 {
     int i = 0;

@@ -205,6 +205,10 @@ enum { PRODUCT_MAX = 4 };
 void matmul(struct step *st, const struct product *p, int n_products, const float *x, size_t ldx,
             int n_tok);
 
+/* The same for one product; sets nan[t] where a result of token t is NaN. */
+void matmul_nan(struct step *st, const struct product *p, const float *x, size_t ldx, int n_tok,
+                atomic_bool *nan);
+
 /* Announces that the products of w come next, where it depends on the tokens whether they do. */
 void expect_weight(struct step *st, const struct weight *w);
 

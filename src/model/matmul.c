@@ -44,6 +44,7 @@ struct split {
     int n_tok;
     int chunk;                  /* rows of a task, a multiple of PANEL_ROWS */
     enum act_kind kind;         /* being quantised */
+    atomic_bool *nan;           /* of matmul_nan, or NULL */
 };
 
 static int n_chunks(const struct split *s, const struct part *part)
@@ -156,6 +157,11 @@ static void product_task(void *arg, int task, int worker)
             k->add(p->y + (size_t)t * p->ldy + row0, p->bias + row0, row1 - row0);
         }
     }
+    for (int t = 0; s->nan && t < s->n_tok; t++) {
+        if (k->has_nan(p->y + (size_t)t * p->ldy + row0, row1 - row0)) {
+            atomic_store_explicit(&s->nan[t], true, memory_order_relaxed);
+        }
+    }
 }
 
 /* Rows of a task, of n_rows in all. */
@@ -246,31 +252,42 @@ static void profile_products(struct step *st, double begin, const struct product
     profile_end(st->profile, begin, name, bytes);
 }
 
+static void run_products(struct split *s)
+{
+    const struct product *p = s->p;
+    const double begin = profile_begin(s->st->profile);
+
+    assert(s->n_products >= 1 && s->n_products <= PRODUCT_MAX);
+    quantise(s);
+    for (int i = 0; i < s->n_products; i++) {
+        assert(p[i].w->n_in == p[0].w->n_in);
+        if (p[i].w->n_pieces == 0) {
+            s->part[s->n_parts++] = (struct part){ &p[i], 0, p[i].w->n_out, p[i].w->rows };
+        }
+    }
+    if (s->n_parts > 0) {
+        run_parts(s);
+    }
+    for (int i = 0; i < s->n_products; i++) {
+        if (p[i].w->n_pieces > 0) {
+            run_streamed(s, &p[i]);
+        }
+    }
+    if (s->st->profile) {
+        profile_products(s->st, begin, p, s->n_products);
+    }
+}
+
 void matmul(struct step *st, const struct product *p, int n_products, const float *x, size_t ldx,
             int n_tok)
 {
-    struct split s = { .st = st, .p = p, .n_products = n_products, .x = x, .ldx = ldx,
-                       .n_tok = n_tok };
-    const int n_in = p[0].w->n_in;
-    const double begin = profile_begin(st->profile);
+    run_products(&(struct split){ .st = st, .p = p, .n_products = n_products, .x = x, .ldx = ldx,
+                                  .n_tok = n_tok });
+}
 
-    assert(n_products >= 1 && n_products <= PRODUCT_MAX);
-    quantise(&s);
-    for (int i = 0; i < n_products; i++) {
-        assert(p[i].w->n_in == n_in);
-        if (p[i].w->n_pieces == 0) {
-            s.part[s.n_parts++] = (struct part){ &p[i], 0, p[i].w->n_out, p[i].w->rows };
-        }
-    }
-    if (s.n_parts > 0) {
-        run_parts(&s);
-    }
-    for (int i = 0; i < n_products; i++) {
-        if (p[i].w->n_pieces > 0) {
-            run_streamed(&s, &p[i]);
-        }
-    }
-    if (st->profile) {
-        profile_products(st, begin, p, n_products);
-    }
+void matmul_nan(struct step *st, const struct product *p, const float *x, size_t ldx, int n_tok,
+                atomic_bool *nan)
+{
+    run_products(&(struct split){ .st = st, .p = p, .n_products = 1, .x = x, .ldx = ldx,
+                                  .n_tok = n_tok, .nan = nan });
 }

@@ -387,23 +387,12 @@ static void start_row(void *arg, int t, int worker)
     }
 }
 
-static bool is_nan_in(const float *x, int n)
-{
-    int nan = 0;
-
-    for (int i = 0; i < n; i++) {
-        nan |= x[i] != x[i];
-    }
-    return nan != 0;
-}
-
 struct logits_op {
     struct step *st;
     float *logits;         /* [n_want][n_vocab] */
-    bool *broken;          /* [n_want] */
 };
 
-/* Scales and caps one row of logits and looks for NaN. */
+/* Scales and caps one row of logits. */
 static void logits_row(void *arg, int i, int worker)
 {
     const struct logits_op *op = arg;
@@ -418,7 +407,6 @@ static void logits_row(void *arg, int i, int worker)
     if (hp->final_softcap != 0) {
         k->softcap(row, hp->final_softcap, hp->n_vocab);
     }
-    op->broken[i] = is_nan_in(row, hp->n_vocab);
 }
 
 void step_fail(struct step *st, const slm_error *err)
@@ -473,7 +461,8 @@ bool step_finish(struct step *st, const float *x, const struct head *head, float
     const struct step_in *in = st->in;
     const size_t n_embd = (size_t)st->hp->n_embd, n_vocab = (size_t)st->hp->n_vocab;
     float *u = st->work->rows + st->work->rows_used;  /* n_want_max rows are left for this */
-    struct logits_op op = { st, logits, in->broken ? in->broken : st->work->broken };
+    atomic_bool *broken = st->work->broken;
+    struct logits_op op = { st, logits };
     int n_want = 0;
 
     if (in->hidden) {
@@ -489,14 +478,21 @@ bool step_finish(struct step *st, const float *x, const struct head *head, float
     if (n_want == 0) {
         return step_ok(st, err);
     }
+    for (int i = 0; i < n_want; i++) {
+        atomic_init(&broken[i], false);
+    }
     const struct product p = { head->output, head->bias, logits, n_vocab };
-    matmul(st, &p, 1, u, n_embd, n_want);
+    matmul_nan(st, &p, u, n_embd, n_want, broken);
     if (!step_ok(st, err)) {
         return false;
     }
-    pool_run(st->pool, logits_row, &op, n_want);
-    for (int i = 0; i < n_want && !in->broken; i++) {
-        if (op.broken[i]) {
+    if (st->hp->logit_scale != 1 || st->hp->final_softcap != 0) {
+        pool_run(st->pool, logits_row, &op, n_want);
+    }
+    for (int i = 0; i < n_want; i++) {
+        if (in->broken) {
+            in->broken[i] = broken[i];
+        } else if (broken[i]) {
             return slm_fail(err, SLM_E_NUMERIC, "the model computed a logit that is not a number; "
                             "the file's weights are damaged or of a wrong type");
         }

@@ -61,7 +61,7 @@ static size_t carve_all(struct work *w, const struct model *m, char *base)
     }
     w->pos = carve(&c, n_tok * sizeof(int));
     w->seq = carve(&c, n_tok * sizeof(int));
-    w->broken = carve(&c, (size_t)w->n_want_max * sizeof(bool));
+    w->broken = carve(&c, (size_t)w->n_want_max * sizeof *w->broken);
     for (int kind = 0; kind < ROPE_KINDS; kind++) {
         if (m->rope_used[kind]) {
             w->rope[kind] = carve(&c, n_tok * (size_t)hp->rope[kind].n_rot * sizeof(float));

@@ -2,6 +2,8 @@
 #ifndef WORK_H
 #define WORK_H
 
+#include <stdatomic.h>
+
 #include "model/model.h"
 #include "model/hparams.h"
 
@@ -26,7 +28,7 @@ struct work {
     void *act[ACT_KINDS];    /* quantised input of the products at hand */
 
     int *pos, *seq;          /* [n_tok_max] */
-    bool *broken;            /* [n_want_max] */
+    atomic_bool *broken;     /* [n_want_max]: whether a logit is NaN */
     float *rope[ROPE_KINDS]; /* [n_tok_max][n_rot] */
     struct attn_tile *tiles; /* [n_tok_max] */
 

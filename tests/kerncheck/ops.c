@@ -231,6 +231,30 @@ static int check_f16(const struct rows *r, const struct kern *k)
     return failed;
 }
 
+/* One NaN in every place; infinities are none. */
+static int check_has_nan(const struct kern *k)
+{
+    float x[40];
+    int failed = 0;
+
+    for (int n = 0; n <= 40; n++) {
+        for (int i = 0; i < n; i++) {
+            x[i] = i % 3 == 0 ? INFINITY : i % 3 == 1 ? -INFINITY : (float)i;
+        }
+        failed += k->has_nan(x, n);
+        for (int i = 0; i < n; i++) {
+            const float was = x[i];
+            x[i] = i % 2 ? NAN : -NAN;
+            failed += !k->has_nan(x, n);
+            x[i] = was;
+        }
+    }
+    if (failed) {
+        printf("  has_nan on %s is wrong for %d inputs\n", isa_name(k->isa), failed);
+    }
+    return failed;
+}
+
 int kerncheck_ops(const struct kern *scalar, const struct kern *k)
 {
     struct rng rng = { 11 };
@@ -250,6 +274,7 @@ int kerncheck_ops(const struct kern *scalar, const struct kern *k)
         rows_free(&r);
     }
     failed += k->max(NULL, 0) != -INFINITY;
+    failed += check_has_nan(k);
     if (!k->canary()) {
         printf("  %s was compiled with contraction or runs with another rounding\n",
                isa_name(k->isa));
