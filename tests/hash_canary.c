@@ -159,7 +159,7 @@ static uint64_t hash_attention(const struct kern *k, uint64_t h, struct rng *rng
         }
     }
     for (int i = 0; i < HEADS; i++) {
-        k->attn_finish(o + i * DIM, l[i], DIM);
+        k->attn_finish(o + i * DIM, o + i * DIM, l[i], DIM);
     }
     return hash_floats(h, o, HEADS * DIM);
 }

@@ -15,20 +15,22 @@
  *   o[d]    one chain o = fma(p, v[d], o) over the keys the row sees, ascending, from 0.
  * Rows that share a call share loads, nothing else.  What no row sees is not read. */
 
-/* Rows whose scores are on the stack at a time: a multiple of the tile. */
-enum { ATTN_ROWS = 8 * V16_TILE_X };
+/* Rows whose scores are on the stack at a time: a multiple of the tile, and few enough for the
+ * first cache. */
+enum { ATTN_ROWS = 24 };
 
 /* Up to ATTN_DIRECT tiles of queries each widen keys and values in registers; more share
- * a widened copy, of keys with at most TURNED_DIM floats. */
-enum { ATTN_DIRECT = 2, TURNED_DIM = 512 };
+ * a copy. */
+enum { ATTN_DIRECT = 2 };
 
 struct attn_rows {
     const struct attn_seg *s;
     int row0, n;                         /* rows row0..row0+n-1 of the segment */
     int step;                            /* rows of a tile; the last one may have less */
     int lo, hi;                          /* keys that at least one of them sees */
+    const float *keys, *values;          /* copies of the segment, or NULL; see there */
     /* Scores, then weights.  The last tile may write rows behind a->n. */
-    float p[ATTN_ROWS + V16_TILE_X - 1][ATTN_SEGMENT];
+    _Alignas(64) float p[ATTN_ROWS + V16_TILE_X - 1][ATTN_SEGMENT];
 };
 
 INLINE const void *kv_row(const void *const *page, int stride, enum wtype type, int key)
@@ -122,19 +124,44 @@ static void attn_scores(struct attn_rows *a, enum wtype type)
     }
 }
 
-/* Keys as lanes: with many rows it pays to widen and transpose KEY_LANES keys, and then neither a
- * product nor the tree needs a shuffle. */
+/* Keys as lanes: with many rows it pays to widen and transpose the keys, and then neither a
+ * product nor the tree needs a shuffle.  The copy is [key / KEY_LANES][lane of the definition]
+ * [dim / 16][KEY_LANES]; the head is a multiple of 16. */
 enum { KEY_LANES = 16 * V16_KEY_GROUPS };
 
-/* Scores of V16_TILE_X rows with KEY_LANES keys, turned as [dim][KEY_LANES]; dim is a multiple
- * of 16.  The chains of the sixteen lanes of the definition come in an order in which the tree
- * adds them as a counter carries: lanes 0 8, 4 12, 2 10, 6 14, 1 9, 5 13, 3 11, 7 15. */
+static void turn_keys(const struct attn_rows *a, enum wtype type, float *to)
+{
+    const struct attn_seg *s = a->s;
+
+    for (int key = a->lo / 16 * 16; key < a->hi; key += 16) {
+        float *block = to + key / KEY_LANES * KEY_LANES * s->k_dim + key % KEY_LANES;
+        const void *k[16];
+
+        key_rows(a, type, key, k);
+        for (int d = 0; d < s->k_dim; d += 16) {
+            v16 t[16];
+
+            for (int j = 0; j < 16; j++) {
+                t[j] = w_load(type, k[j], d);
+            }
+            v16_transpose(t, block + d / 16 * KEY_LANES, (size_t)(s->k_dim / 16 * KEY_LANES));
+        }
+    }
+}
+
+/* Scores of V16_TILE_X rows with KEY_LANES turned keys.  The chains of the sixteen lanes of the
+ * definition come in an order in which the tree adds them as a counter carries: lanes 0 8, 4 12,
+ * 2 10, 6 14, 1 9, 5 13, 3 11, 7 15. */
 static NOINLINE void turned_scores(const float *turned, const float *const *q, int dim, float *y)
 {
+    const int n_step = dim / 16;
     v16 part[3][V16_TILE_X][V16_KEY_GROUPS];
 
+#pragma GCC unroll 8
     for (int step = 0; step < 8; step++) {
         const int lane = (step & 1) << 2 | (step & 2) | step >> 2;
+        const float *ka = turned + (size_t)(lane * n_step) * KEY_LANES;
+        const float *kb = ka + (size_t)(8 * n_step) * KEY_LANES;
         v16 a[V16_TILE_X][V16_KEY_GROUPS], b[V16_TILE_X][V16_KEY_GROUPS];
         int level = 0;
 
@@ -146,17 +173,17 @@ static NOINLINE void turned_scores(const float *turned, const float *const *q, i
             }
         }
         for (int d = lane; d < dim; d += 16) {
-            const float *k = turned + (size_t)d * KEY_LANES;
-
 #pragma GCC unroll 8
             for (int t = 0; t < V16_TILE_X; t++) {
                 const v16 qa = v16_set1(q[t][d]), qb = v16_set1(q[t][d + 8]);
 #pragma GCC unroll 8
                 for (int g = 0; g < V16_KEY_GROUPS; g++) {
-                    a[t][g] = v16_fma(v16_load(k + 16 * g), qa, a[t][g]);
-                    b[t][g] = v16_fma(v16_load(k + 8 * KEY_LANES + 16 * g), qb, b[t][g]);
+                    a[t][g] = v16_fma(v16_load(ka + 16 * g), qa, a[t][g]);
+                    b[t][g] = v16_fma(v16_load(kb + 16 * g), qb, b[t][g]);
                 }
             }
+            ka += KEY_LANES;
+            kb += KEY_LANES;
         }
 #pragma GCC unroll 8
         for (int t = 0; t < V16_TILE_X; t++) {
@@ -165,6 +192,7 @@ static NOINLINE void turned_scores(const float *turned, const float *const *q, i
                 a[t][g] = v16_add(a[t][g], b[t][g]);
             }
         }
+#pragma GCC unroll 4
         for (; step >> level & 1; level++) {
 #pragma GCC unroll 8
             for (int t = 0; t < V16_TILE_X; t++) {
@@ -189,30 +217,16 @@ static NOINLINE void turned_scores(const float *turned, const float *const *q, i
 }
 
 /* Raw products of many rows with all keys. */
-static void attn_scores_turned(struct attn_rows *a, enum wtype type)
+static void attn_scores_turned(struct attn_rows *a)
 {
-    const struct attn_seg *s = a->s;
-    float turned[TURNED_DIM * KEY_LANES];
+    const int dim = a->s->k_dim;
 
     for (int key = a->lo / KEY_LANES * KEY_LANES; key < a->hi; key += KEY_LANES) {
-        for (int g = 0; g < V16_KEY_GROUPS; g++) {
-            const void *k[16];
-
-            key_rows(a, type, key + 16 * g, k);
-            for (int d = 0; d < s->k_dim; d += 16) {
-                v16 t[16];
-
-                for (int j = 0; j < 16; j++) {
-                    t[j] = w_load(type, k[j], d);
-                }
-                v16_transpose(t, turned + d * KEY_LANES + 16 * g, KEY_LANES);
-            }
-        }
         for (int i = 0, n; i < a->n; i += a->step) {
             const float *q[V16_TILE_X];
 
             if (score_tile(a, i, key, key + KEY_LANES, &n, q)) {
-                turned_scores(turned, q, s->k_dim, &a->p[i][key]);
+                turned_scores(a->keys + key * dim, q, dim, &a->p[i][key]);
             }
         }
     }
@@ -251,10 +265,12 @@ static void attn_scores_q8(struct attn_rows *a)
  * [begin, end) but in a block of sixteen with it become -inf, so that their weights are 0. */
 static void attn_maximum(const struct attn_seg *s, int row, float *p)
 {
+    static const float lanes[] = { 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15 };
     const int begin = s->k_begin[row], end = s->k_end[row];
     const v16 scale = v16_set1(s->scale), cap = v16_set1(s->softcap);
+    const v16 none = v16_set1(-INFINITY), lane = v16_load(lanes);
     const bool capping = s->softcap != 0.0f;
-    v16 m = v16_set1(-INFINITY);
+    v16 m = none;
 
     for (int t = begin & ~15; t < end; t += 16) {
         v16 x = v16_mul(v16_load(p + t), scale);
@@ -262,13 +278,11 @@ static void attn_maximum(const struct attn_seg *s, int row, float *p)
         if (capping) {
             x = capped(x, cap);
         }
-        v16_store(p + t, x);
         if (t < begin || t + 16 > end) {
-            for (int j = t; j < t + 16; j++) {
-                p[j] = j >= begin && j < end ? p[j] : -INFINITY;
-            }
-            x = v16_load(p + t);
+            x = v16_less(lane, v16_set1((float)(begin - t)), none, x);
+            x = v16_less(lane, v16_set1((float)(end - t)), x, none);
         }
+        v16_store(p + t, x);
         m = v16_max(x, m);
     }
     s->m[row] = v16_max_lane(m);
@@ -285,7 +299,7 @@ static void attn_weights(const struct attn_seg *s, int row, float *p)
         return;
     }
     for (int t = s->k_begin[row] & ~15; t < s->k_end[row]; t += 16) {
-        const v16 e = v16_exp(v16_sub(v16_load(p + t), top));
+        const v16 e = v16_exp_low(v16_sub(v16_load(p + t), top));
 
         v16_store(p + t, e);
         l = v16_add(l, e);
@@ -313,9 +327,9 @@ INLINE v16 value_load(enum wtype type, const char *row, const uint16_t *scale, i
     return type == W_CODE ? v16_mul(x, v16_set1_f16(scale[at + j / 2])) : x;
 }
 
-/* Adds the values of keys [from, to) of a page to nx rows of o, in nw * 16 dimensions of
- * which `left` exist; nx and nw are constants.  p: weights of the first row at the page's
- * first key, rows ATTN_SEGMENT apart.  v: the dimensions of the page's first key, keys
+/* Adds the values of keys [from, to) of a page to nx rows of o, in nw * 16 dimensions; with
+ * nw 1 only `left` of them may exist.  nx and nw are constants.  p: weights of the first row at
+ * the page's first key, rows ATTN_SEGMENT apart.  v: the dimensions of the page's first key, keys
  * `stride` bytes apart; `ahead` the same in the page that is read next, or NULL.  scale: with
  * W_CODE the scales of each two vectors of the page's first key, keys n_scale apart. */
 INLINE void values_tile(enum wtype type, const float *p, const char *v, size_t stride,
@@ -330,9 +344,8 @@ INLINE void values_tile(enum wtype type, const float *p, const char *v, size_t s
 #pragma GCC unroll 8
         for (int j = 0; j < nw; j++) {
             const float *at = o + (size_t)i * o_stride + j * 16;
-            const int n = left - j * 16;
 
-            acc[i][j] = n < 16 ? v16_load_n(at, n) : v16_load(at);
+            acc[i][j] = nw == 1 && left < 16 ? v16_load_n(at, left) : v16_load(at);
         }
     }
     for (int key = from; key < to; key++) {
@@ -360,10 +373,9 @@ INLINE void values_tile(enum wtype type, const float *p, const char *v, size_t s
 #pragma GCC unroll 8
         for (int j = 0; j < nw; j++) {
             float *at = o + (size_t)i * o_stride + j * 16;
-            const int n = left - j * 16;
 
-            if (n < 16) {
-                v16_store_n(at, acc[i][j], n);
+            if (nw == 1 && left < 16) {
+                v16_store_n(at, acc[i][j], left);
             } else {
                 v16_store(at, acc[i][j]);
             }
@@ -371,7 +383,10 @@ INLINE void values_tile(enum wtype type, const float *p, const char *v, size_t s
     }
 }
 
-/* nx and nw known only now: nw is V16_TILE_W(nx), V16_TILE_W(V16_TILE_X) or 1. */
+/* Vectors of a tile with as many rows as there may be. */
+enum { VALUES_WIDTH = V16_TILE_W(V16_TILE_X) };
+
+/* nx and nw known only now: nw is V16_TILE_W(nx), VALUES_WIDTH or 1. */
 INLINE void values_any(enum wtype type, const float *p, const char *v, size_t stride,
                        const uint16_t *scale, int n_scale, int from, int to, int nx, int nw,
                        const char *ahead, float *o, size_t o_stride, int left)
@@ -382,10 +397,10 @@ INLINE void values_any(enum wtype type, const float *p, const char *v, size_t st
     case x:                                     \
         if (nw == 1) {                          \
             VALUES(x, 1);                       \
-        } else if (nw == V16_TILE_W(x)) {       \
-            VALUES(x, V16_TILE_W(x));           \
+        } else if (nw == VALUES_WIDTH) {        \
+            VALUES(x, VALUES_WIDTH);            \
         } else {                                \
-            VALUES(x, V16_TILE_W(V16_TILE_X));  \
+            VALUES(x, V16_TILE_W(x));           \
         }                                       \
         break;
     switch (nx) {
@@ -432,39 +447,35 @@ struct page_values {
     const char *ahead;
 };
 
-/* What rows see of the page: keys [begin, end) relative to it. */
-struct page_range { int begin[ATTN_ROWS], end[ATTN_ROWS]; };
-
-/* The rows i..i+n-1 of a: keys that all see are done together, those at the edges row by
- * row, each row in ascending order. */
-static void values_rows(const struct attn_rows *a, int i, int n, const struct page_range *r,
-                        int page, const struct page_values *v, int nw, float *o, int left)
+/* The rows i..i+n-1 of a and keys [from, to), each row in ascending order: keys between which no
+ * row begins or ends are done together for neighbours that see them.  o: of the first row. */
+static void values_rows(const struct attn_rows *a, int i, int n, int from, int to,
+                        const struct page_values *v, int nw, float *o, int left)
 {
-    const size_t o_stride = a->s->o_stride;
-    const float *p = a->p[i] + page * KV_PAGE;
-    int all0 = 0, all1 = KV_PAGE;
+    const struct attn_seg *s = a->s;
+    int begin[V16_TILE_X], end[V16_TILE_X];
 
     for (int j = 0; j < n; j++) {
-        all0 = r->begin[i + j] > all0 ? r->begin[i + j] : all0;
-        all1 = r->end[i + j] < all1 ? r->end[i + j] : all1;
+        const int row = a->row0 + i + j;
+
+        begin[j] = s->k_begin[row];
+        /* A row without weights sees nothing here. */
+        end[j] = s->m[row] == -INFINITY ? 0 : s->k_end[row];
     }
-    all1 = all1 > all0 ? all1 : all0;
-    for (int j = 0; j < n; j++) {
-        const int to = r->end[i + j] < all0 ? r->end[i + j] : all0;
-
-        if (r->begin[i + j] < to) {
-            v->fn(p + j * ATTN_SEGMENT, v->v, v->stride, v->scale, v->n_scale, r->begin[i + j], to,
-                  1, nw, NULL, o + (size_t)j * o_stride, o_stride, left);
+    for (int key = from, next; key < to; key = next) {
+        next = to;
+        for (int j = 0; j < n; j++) {
+            next = begin[j] > key && begin[j] < next ? begin[j] : next;
+            next = end[j] > key && end[j] < next ? end[j] : next;
         }
-    }
-    if (all0 < all1) {
-        v->fn(p, v->v, v->stride, v->scale, v->n_scale, all0, all1, n, nw, v->ahead, o, o_stride,
-              left);
-    }
-    for (int j = 0; j < n; j++) {
-        if (all1 < r->end[i + j]) {
-            v->fn(p + j * ATTN_SEGMENT, v->v, v->stride, v->scale, v->n_scale, all1, r->end[i + j],
-                  1, nw, NULL, o + (size_t)j * o_stride, o_stride, left);
+        for (int j = 0, j1; j < n; j = j1 + 1) {
+            for (j1 = j; j1 < n && begin[j1] <= key && key < end[j1]; j1++) {
+            }
+            if (j < j1) {
+                v->fn(a->p[i + j] + from, v->v, v->stride, v->scale, v->n_scale, key - from,
+                      next - from, j1 - j, nw, v->ahead, o + (size_t)j * s->o_stride, s->o_stride,
+                      left);
+            }
         }
     }
 }
@@ -488,59 +499,101 @@ static struct page_values values_at(const struct attn_seg *s, enum wtype type, c
     };
 }
 
-/* o of all rows, page by page, so that a page stays in the first cache for all of them. */
-static void attn_values(struct attn_rows *a, enum wtype type)
+/* Vectors that a tile of values takes where `left` dimensions are left and it has nx rows. */
+static int values_width(int left, int nx)
+{
+    (void)nx;  /* where the width is one constant */
+    return left >= 16 * V16_TILE_W(nx) ? V16_TILE_W(nx) : 1;
+}
+
+/* Values as floats, for many rows: [dim / 16 / nw][key][nw * 16] with nw as attn_values takes. */
+static void widen_values(const struct attn_rows *a, enum wtype type, float *to)
 {
     const struct attn_seg *s = a->s;
     const int n16 = (s->v_dim + 15) / 16;
-    const int nw_max = V16_TILE_W(a->n > a->step ? V16_TILE_X : a->n);
-    const bool widen = type != W_F32 && a->n > ATTN_DIRECT * a->step;
-    float wide[KV_PAGE][V16_TILE_W(V16_TILE_X) * 16];
 
-    for (int i = 0; i < a->n; i++) {
-        memset(s->o + (size_t)(a->row0 + i) * s->o_stride, 0, (size_t)s->v_dim * sizeof *s->o);
-    }
     for (int page = a->lo / KV_PAGE; page * KV_PAGE < a->hi; page++) {
         const int key0 = page * KV_PAGE;
         const int lo = clamp_int(a->lo - key0, 0, KV_PAGE);
         const int hi = clamp_int(a->hi - key0, 0, KV_PAGE);
         const void *next = key0 + KV_PAGE < a->hi ? s->v_page[page + 1] : s->next;
-        struct page_range r;
 
-        for (int i = 0; i < a->n; i++) {
-            /* A row without weights sees nothing here. */
-            const bool none = s->m[a->row0 + i] == -INFINITY;
-
-            r.begin[i] = clamp_int(s->k_begin[a->row0 + i] - key0, 0, KV_PAGE);
-            r.end[i] = none ? 0 : clamp_int(s->k_end[a->row0 + i] - key0, 0, KV_PAGE);
-        }
         for (int d = 0, nw; d < n16; d += nw) {
-            struct page_values v = values_at(s, type, s->v_page[page], next, d);
+            const struct page_values v = values_at(s, type, s->v_page[page], next, d);
+            float *wide = to + (size_t)d * 16 * ATTN_SEGMENT;
 
-            nw = n16 - d >= nw_max ? nw_max : 1;
-            for (int key = lo; widen && key < hi; key++) {
+            nw = values_width(s->v_dim - 16 * d, V16_TILE_X);
+            for (int key = lo; key < hi; key++) {
                 const char *row = v.v + (size_t)key * v.stride;
 
                 if (v.ahead) {
                     prefetch(v.ahead + (size_t)key * v.stride, (size_t)nw * 16 * w_bytes(type));
                 }
                 for (int j = 0; j < nw; j++) {
-                    v16_store(&wide[key][16 * j],
+                    v16_store(wide + ((key0 + key) * nw + j) * 16,
                               value_load(type, row, v.scale, key * v.n_scale, j));
                 }
             }
-            if (widen) {
-                v = (struct page_values){ values_f32, (const char *)wide, sizeof wide[0], NULL, 0,
-                                          NULL };
+        }
+    }
+}
+
+/* o of all rows: by the copy at once, else page by page, so that a page stays in the first cache
+ * for all of them. */
+static void attn_values(struct attn_rows *a, enum wtype type)
+{
+    const struct attn_seg *s = a->s;
+    const int n16 = (s->v_dim + 15) / 16, keys = a->values ? ATTN_SEGMENT : KV_PAGE;
+    const int nx = a->n > a->step || a->values ? V16_TILE_X : a->n;
+
+    for (int i = 0; i < a->n; i++) {
+        memset(s->o + (size_t)(a->row0 + i) * s->o_stride, 0, (size_t)s->v_dim * sizeof *s->o);
+    }
+    for (int key0 = a->lo / keys * keys; key0 < a->hi; key0 += keys) {
+        const void *page = s->v_page[key0 / KV_PAGE];
+        const void *next = key0 + KV_PAGE < a->hi ? s->v_page[key0 / KV_PAGE + 1] : s->next;
+
+        for (int d = 0, nw; d < n16; d += nw) {
+            struct page_values v;
+
+            nw = values_width(s->v_dim - 16 * d, nx);
+            if (a->values) {
+                v = (struct page_values){ values_f32,
+                                          (const char *)(a->values + d * 16 * ATTN_SEGMENT),
+                                          (size_t)nw * 16 * sizeof(float), NULL, 0, NULL };
+            } else {
+                v = values_at(s, type, page, next, d);
             }
             for (int i = 0; i < a->n; i += a->step, v.ahead = NULL) {
                 const int n = a->n - i < a->step ? a->n - i : a->step;
 
-                values_rows(a, i, n, &r, page, &v, nw,
+                values_rows(a, i, n, key0, key0 + keys, &v, nw,
                             s->o + (size_t)(a->row0 + i) * s->o_stride + d * 16,
                             s->v_dim - d * 16);
             }
         }
+    }
+}
+
+/* Copies of keys and values where these pay and there is room for them. */
+static void attn_copies(struct attn_rows *a, enum wtype type)
+{
+    const struct attn_seg *s = a->s;
+    float *to = s->scratch;
+
+    a->keys = a->values = NULL;
+    if (!to || s->n_q <= ATTN_DIRECT * V16_TILE_X) {
+        return;
+    }
+    rows_range(s, 0, s->n_q, &a->lo, &a->hi);
+    if (type != W_CODE && s->k_dim % 16 == 0) {
+        turn_keys(a, type, to);
+        a->keys = to;
+        to += s->k_dim * ATTN_SEGMENT;
+    }
+    if (type != W_F32) {
+        widen_values(a, type, to);
+        a->values = to;
     }
 }
 
@@ -549,14 +602,15 @@ static void attn_typed(const struct attn_seg *s, enum wtype type)
     struct attn_rows a;
 
     a.s = s;  /* the scores need no beginning */
+    attn_copies(&a, type);
     for (a.row0 = 0; a.row0 < s->n_q; a.row0 += a.n) {
         a.n = s->n_q - a.row0 < ATTN_ROWS ? s->n_q - a.row0 : ATTN_ROWS;
         a.step = tile_rows(a.n);
         rows_range(s, a.row0, a.n, &a.lo, &a.hi);
         if (type == W_CODE) {
             attn_scores_q8(&a);
-        } else if (a.n > ATTN_DIRECT * a.step && s->k_dim % 16 == 0 && s->k_dim <= TURNED_DIM) {
-            attn_scores_turned(&a, type);
+        } else if (a.keys) {
+            attn_scores_turned(&a);
         } else {
             attn_scores(&a, type);
         }
@@ -583,9 +637,29 @@ INLINE float exp1(float x)
     return t[0];
 }
 
+/* o = fma(o_s, 1, 0): an addition of 0, which changes -0. */
+static void fold_first(float *o, const float *o_s, int n)
+{
+    int i = 0;
+
+    for (; i + 16 <= n; i += 16) {
+        v16_store(o + i, v16_add(v16_load(o_s + i), v16_zero()));
+    }
+    if (i < n) {
+        v16_store_n(o + i, v16_add(v16_load_n(o_s + i, n - i), v16_zero()), n - i);
+    }
+}
+
 static void attn_fold(float *m, float *l, float *o, float m_s, float l_s, const float *o_s, int n)
 {
     if (m_s == -INFINITY) {
+        return;
+    }
+    if (*m == -INFINITY && m_s < INFINITY) {
+        /* The weights of old and new are 0 and 1. */
+        *m = m_s;
+        *l = l_s;
+        fold_first(o, o_s, n);
         return;
     }
     const float top = *m > m_s ? *m : m_s, a = exp1(*m - top), b = exp1(m_s - top);
@@ -603,13 +677,19 @@ static void attn_fold(float *m, float *l, float *o, float m_s, float l_s, const 
     }
 }
 
-static void attn_finish(float *o, float l, int n)
+static void attn_finish(float *y, const float *o, float l, int n)
 {
-    const float inv = 1.0f / l;
+    const v16 inv = v16_set1(1.0f / l);
+    int i = 0;
 
     if (l == 0.0f) {
-        memset(o, 0, (size_t)n * sizeof *o);
-    } else {
-        row_scale(o, inv, n);
+        memset(y, 0, (size_t)n * sizeof *y);
+        return;
+    }
+    for (; i + 16 <= n; i += 16) {
+        v16_store(y + i, v16_mul(v16_load(o + i), inv));
+    }
+    if (i < n) {
+        v16_store_n(y + i, v16_mul(v16_load_n(o + i, n - i), inv), n - i);
     }
 }

@@ -76,7 +76,14 @@ struct attn_seg {
     float *m, *l;              /* out [n_q]: maximum score and sum of weights; -inf and 0 if none */
     float *o;                  /* out: row i at o + i * o_stride, v_dim floats, not normalised */
     size_t o_stride;
+    float *scratch;            /* attn_scratch_floats, which many rows use, or NULL */
 };
+
+/* For the keys and values of a segment. */
+static inline size_t attn_scratch_floats(int k_dim, int v_dim)
+{
+    return (size_t)ATTN_SEGMENT * (size_t)(kv_stride(KV_F32, k_dim) + kv_stride(KV_F32, v_dim));
+}
 
 /* Taps of a short convolution. */
 enum { CONV_TAPS_MAX = 8 };
@@ -187,10 +194,10 @@ struct kern {
     /* Folds a segment's (m, l, o) of one row into the running (m, l, o): start with m = -inf and
      * l = 0 and o zero.  A segment with m_s = -inf changes nothing.  t = max(m, m_s),
      * a = exp(m - t), b = exp(m_s - t), l = fma(l_s, b, l * a), o = fma(o_s, b, o * a).  A single
-     * segment is folded too: the result has no -0 then. */
+     * segment is folded too: the result has no -0 then; o_s may be o for the first one. */
     void (*attn_fold)(float *m, float *l, float *o, float m_s, float l_s, const float *o_s, int n);
-    /* o *= 1 / l, the quotient rounded first; o = 0 for l = 0 */
-    void (*attn_finish)(float *o, float l, int n);
+    /* y = o * (1 / l), the quotient rounded first; y = 0 for l = 0; y may be o. */
+    void (*attn_finish)(float *y, const float *o, float l, int n);
 
     /* ---- recurrent layers ---- */
 

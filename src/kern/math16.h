@@ -25,18 +25,15 @@ INLINE v16 v16_poly(v16 x, const float *p, int n)
     return r;
 }
 
-/* e^x, 1.01 ulp; 0 below EXP_MIN, so never subnormal; infinity from EXP_MAX on, where n
- * becomes 128.
+/* e^x for x up to EXP_MAX, 1.01 ulp; 0 below EXP_MIN, so never subnormal.
  *
  * x = n ln 2 + r with |r| <= ln 2 / 2; e^r = 1 + (r + r^2 P(r)).  Lanes below EXP_MIN compute
  * e^0: a product that becomes subnormal costs a core a hundred cycles. */
-INLINE v16 v16_exp(v16 x)
+INLINE v16 v16_exp_low(v16 x)
 {
     static const float p[] = { 0x1.fffff8p-2f, 0x1.55548ep-3f, 0x1.555b98p-5f, 0x1.123bccp-7f,
                                0x1.6850e4p-10f };
-    /* The constant comes first, so that NaN passes. */
-    const v16 hi = v16_min(v16_set1(EXP_MAX), x);
-    const v16 xc = v16_less(x, v16_set1(EXP_MIN), v16_zero(), hi);
+    const v16 xc = v16_less(x, v16_set1(EXP_MIN), v16_zero(), x);
     const v16 t = v16_add(v16_mul(xc, v16_set1(0x1.715476p+0f)), v16_set1(V16_BIAS));
     const v16 n = v16_sub(t, v16_set1(V16_BIAS));
     v16 r = v16_fma(n, v16_set1(-0x1.62e400p-1f), xc);
@@ -46,6 +43,13 @@ INLINE v16 v16_exp(v16 x)
     const v16 y = v16_mul(v16_add(q, v16_set1(1.0f)), v16_pow2_biased(t));
 
     return v16_less(x, v16_set1(EXP_MIN), v16_zero(), y);
+}
+
+/* e^x; infinity from EXP_MAX on, where n becomes 128. */
+INLINE v16 v16_exp(v16 x)
+{
+    /* The constant comes first, so that NaN passes. */
+    return v16_exp_low(v16_min(v16_set1(EXP_MAX), x));
 }
 
 /* e ln 2 + log(1 + f) for |f| <= 1/3: log(1 + f) = f + f^2 P(f). */

@@ -214,7 +214,7 @@ static bool check_row(struct test *t, int n, float *a, float *b, const float *x,
     BOTH("fold of attention",
          (a[0] = -1, s->attn_fold(&a[0], &a[1], a + 2, 0.5f, 3, w, n - 2)),
          (b[0] = -1, k->attn_fold(&b[0], &b[1], b + 2, 0.5f, 3, w, n - 2)));
-    BOTH("end of attention", s->attn_finish(a, 3.7f, n), k->attn_finish(b, 3.7f, n));
+    BOTH("end of attention", s->attn_finish(a, x, 3.7f, n), k->attn_finish(b, x, 3.7f, n));
 #undef BOTH
 
     s->to_f16(half[0], x, n);

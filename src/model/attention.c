@@ -3,11 +3,13 @@
  *
  * Either way every query row folds the same segments in the same order. */
 #include <math.h>
-#include <string.h>
 
 #include "model/forward.h"
 #include "model/load.h"
 #include "model/work.h"
+
+/* Causal tiles differ in their work; with this many they balance. */
+enum { TASKS_PER_WORKER = 6 };
 
 /* What one layer's attention works with. */
 struct attn_run {
@@ -19,6 +21,7 @@ struct attn_run {
     int window;             /* 0: all earlier keys */
     int rep;                /* query heads per key-value head */
     int n_tiles;
+    int n_rows;             /* of the largest tile */
     int n_seg;              /* split over segments: their number, of all tasks */
 };
 
@@ -28,6 +31,7 @@ struct rows {
     int *begin, *end;
     float *m_s, *l_s, *m, *l;
     float *o_s, *o;
+    float *copies;          /* of a segment's keys and values */
 };
 
 /* From one row of partial outputs to the next. */
@@ -40,7 +44,7 @@ static int rows_max(const struct layer_shape *ls)
 {
     const int rep = ls->n_head / ls->n_head_kv;
 
-    return rep > ATTN_ROWS ? rep : ATTN_ROWS;
+    return rep > ATTN_ROWS_MAX ? rep : ATTN_ROWS_MAX;
 }
 
 static struct rows rows_carve(const struct layer_shape *ls, void *scratch)
@@ -55,7 +59,8 @@ static struct rows rows_carve(const struct layer_shape *ls, void *scratch)
     r.l = r.m + n;
     r.o_s = r.l + n;
     r.o = r.o_s + n * (size_t)out_stride(ls);
-    r.begin = (int *)(r.o + n * (size_t)out_stride(ls));
+    r.copies = r.o + n * (size_t)out_stride(ls);
+    r.begin = (int *)(r.copies + attn_scratch_floats(ls->k_dim, ls->v_dim));
     r.end = r.begin + n;
     return r;
 }
@@ -68,7 +73,8 @@ size_t attention_scratch_bytes(const struct hparams *hp)
         const struct layer_shape *ls = &hp->layer[il];
         const size_t n = align_up((size_t)rows_max(ls), 16);
         const size_t bytes = n * (sizeof(size_t) + 2 * sizeof(int) + 4 * sizeof(float) +
-                                  2 * sizeof(float) * (size_t)out_stride(ls));
+                                  2 * sizeof(float) * (size_t)out_stride(ls)) +
+                             attn_scratch_floats(ls->k_dim, ls->v_dim) * sizeof(float);
         most = bytes > most ? bytes : most;
     }
     return most;
@@ -118,7 +124,7 @@ static void run_segment(const struct attn_run *a, const struct attn_tile *t, int
         .k_stride = kv_stride(kv, ls->k_dim), .v_stride = kv_stride(kv, ls->v_dim), .kv = kv,
         .q = a->q, .q_off = r->q_off, .k_begin = r->begin, .k_end = r->end,
         .scale = hp->attn_scale, .softcap = hp->attn_softcap,
-        .m = m, .l = l, .o = o, .o_stride = (size_t)out_stride(ls),
+        .m = m, .l = l, .o = o, .o_stride = (size_t)out_stride(ls), .scratch = r->copies,
     };
 
     for (int p = 0; p < ATTN_SEGMENT_PAGES; p++) {
@@ -172,28 +178,33 @@ static void tile_task(void *arg, int task, int worker)
     for (int i = 0; i < n_q; i++) {
         r.m[i] = -INFINITY;
         r.l[i] = 0;
-        for (int d = 0; d < ls->v_dim; d++) {
-            r.o[(size_t)i * stride + (size_t)d] = 0;
-        }
     }
     for (int seg = seg0; seg < seg1; seg++) {
-        run_segment(a, t, head, seg, seg + 1 < seg1, &r, r.m_s, r.l_s, r.o_s);
+        float *o_s = seg == seg0 ? r.o : r.o_s;  /* the first is folded in place */
+
+        run_segment(a, t, head, seg, seg + 1 < seg1, &r, r.m_s, r.l_s, o_s);
         for (int i = 0; i < n_q; i++) {
             k->attn_fold(&r.m[i], &r.l[i], r.o + (size_t)i * stride, r.m_s[i], r.l_s[i],
-                         r.o_s + (size_t)i * stride, ls->v_dim);
+                         o_s + (size_t)i * stride, ls->v_dim);
         }
     }
     for (int i = 0; i < n_q; i++) {
-        float *o = r.o + (size_t)i * stride;
-        k->attn_finish(o, r.l[i], ls->v_dim);
-        memcpy(out_row(a, t, head, i), o, (size_t)ls->v_dim * sizeof *o);
+        k->attn_finish(out_row(a, t, head, i), r.o + (size_t)i * stride, r.l[i], ls->v_dim);
     }
+}
+
+/* Rows of a tile whose segments may be tasks of their own. */
+static int part_rows(const struct layer_shape *ls)
+{
+    const int rep = ls->n_head / ls->n_head_kv;
+
+    return rep > ATTN_ROWS_MIN ? rep : ATTN_ROWS_MIN;
 }
 
 /* A segment's partial result: m[n_q], l[n_q], o[n_q][stride]. */
 static size_t part_floats(const struct layer_shape *ls)
 {
-    return (size_t)rows_max(ls) * (2 + (size_t)out_stride(ls));
+    return (size_t)part_rows(ls) * (2 + (size_t)out_stride(ls));
 }
 
 /* Its place for (tile, head, seg). */
@@ -243,7 +254,7 @@ static void fold_task(void *arg, int task, int worker)
             a->st->k->attn_fold(&m, &l, o, part[i], part[n_q + i],
                                 part + 2 * n_q + (size_t)i * stride, ls->v_dim);
         }
-        a->st->k->attn_finish(o, l, ls->v_dim);
+        a->st->k->attn_finish(o, o, l, ls->v_dim);
     }
 }
 
@@ -251,7 +262,10 @@ static void fold_task(void *arg, int task, int worker)
 static int make_tiles(struct attn_run *a)
 {
     struct step *st = a->st;
-    const int per_tile = ATTN_ROWS / a->rep > 0 ? ATTN_ROWS / a->rep : 1;
+    const int share = st->n_tok * a->shape->n_head / (TASKS_PER_WORKER * pool_size(st->pool));
+    const int rows = share < ATTN_ROWS_MIN ? ATTN_ROWS_MIN
+                   : share > ATTN_ROWS_MAX ? ATTN_ROWS_MAX : share;
+    const int per_tile = rows / a->rep > 0 ? rows / a->rep : 1;
     int tok = 0, most = 0;
 
     a->n_tiles = 0;
@@ -262,6 +276,7 @@ static int make_tiles(struct attn_run *a)
             int seg0, seg1;
             *t = (struct attn_tile){ s, tok, end - tok < per_tile ? end - tok : per_tile };
             tok += t->n_tok;
+            a->n_rows = t->n_tok * a->rep > a->n_rows ? t->n_tok * a->rep : a->n_rows;
             tile_segments(a, t, &seg0, &seg1);
             most = seg1 - seg0 > most ? seg1 - seg0 : most;
         }
@@ -297,7 +312,8 @@ void attention(struct step *st, int il, int il_kv, const float *q, float *o)
     a.n_seg = make_tiles(&a);
     const int n_tasks = a.n_tiles * ls->n_head_kv;
     const size_t floats = (size_t)n_tasks * (size_t)a.n_seg * part_floats(ls);
-    if (workers > 1 && n_tasks < 2 * workers && a.n_seg > 1 && floats <= st->work->part_cap) {
+    if (workers > 1 && n_tasks < 2 * workers && a.n_seg > 1 && a.n_rows <= part_rows(ls) &&
+        floats <= st->work->part_cap) {
         pool_run(st->pool, segment_task, &a, n_tasks * a.n_seg);
         pool_run(st->pool, fold_task, &a, n_tasks);
     } else {

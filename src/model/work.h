@@ -7,9 +7,9 @@
 #include "model/model.h"
 #include "model/hparams.h"
 
-/* Query rows that one attention task handles at most, unless a single token has more heads
- * per key-value head. */
-enum { ATTN_ROWS = 48 };
+/* Query rows that one attention task handles, unless a single token has more heads per key-value
+ * head: many share the work of copying keys and values, few leave tasks for every worker. */
+enum { ATTN_ROWS_MIN = 48, ATTN_ROWS_MAX = 384 };
 
 /* Row groups packed on the fly together, so that they stay in L2. */
 enum { PACK_BYTES = 256 << 10 };

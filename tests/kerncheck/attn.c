@@ -262,6 +262,17 @@ static int check_case(const struct kern *scalar, const struct kern *k, const str
     failed += compare("by its formula", scalar, &s, &plain, &want);
     failed += compare("", k, &s, &want, &got);
 
+    /* Room for copies changes nothing. */
+    struct guarded room = guarded_new(attn_scratch_floats(c->k_dim, c->v_dim) * sizeof(float));
+    s.scratch = room.p;
+    memset(&got, 0x55, sizeof got);
+    scalar->attn_segment(&s);
+    failed += compare("by copies", scalar, &s, &want, &got);
+    memset(&got, 0x55, sizeof got);
+    k->attn_segment(&s);
+    failed += compare("by copies", k, &s, &want, &got);
+    guarded_free(&room);
+
     for (int p = 0; p < 2 * ATTN_SEGMENT_PAGES; p++) {
         guarded_free(&pages[p]);
     }
@@ -276,6 +287,17 @@ static int check_fold(const struct kern *scalar, const struct kern *k, struct rn
     float a[N] = { 0 }, b[N] = { 0 }, seg[N], ma = -INFINITY, mb = ma, la = 0.0f, lb = la;
     int failed = 0;
 
+    /* The first one in place: -0 becomes 0, all else stays. */
+    fill_floats(seg, N, FILL_PLAIN, rng);
+    seg[3] = -0.0f;
+    memcpy(b, seg, sizeof b);
+    k->attn_fold(&mb, &lb, b, 1.5f, 3.0f, b, N);
+    seg[3] = 0.0f;
+    failed += memcmp(b, seg, sizeof b) != 0 || mb != 1.5f || lb != 3.0f;
+    memset(b, 0, sizeof b);
+    mb = -INFINITY;
+    lb = 0.0f;
+
     for (int i = 0; i < 12; i++) {
         const float m_s = i == 5 ? -INFINITY : (float)(rng_unit(rng_next(rng)) * 60 - 30);
         const float l_s = (float)(1 + rng_unit(rng_next(rng)) * 100);
@@ -285,10 +307,10 @@ static int check_fold(const struct kern *scalar, const struct kern *k, struct rn
         k->attn_fold(&mb, &lb, b, m_s, l_s, seg, N);
     }
     failed += !same_floats("fold", isa_name(k->isa), a, b, N) || ma != mb || la != lb;
-    scalar->attn_finish(a, la, N);
-    k->attn_finish(b, lb, N);
+    scalar->attn_finish(a, a, la, N);
+    k->attn_finish(b, b, lb, N);
     failed += !same_floats("finish", isa_name(k->isa), a, b, N);
-    k->attn_finish(b, 0.0f, N);
+    k->attn_finish(b, a, 0.0f, N);
     for (int i = 0; i < N; i++) {
         failed += b[i] != 0.0f;
     }

@@ -128,7 +128,7 @@ static void attn_layer(struct attn_bench *b, const struct kern *k, int n_q, int 
         }
     }
     for (int i = 0; i < n_q; i++) {
-        k->attn_finish(b->o + i * DIM, b->l[i], DIM);
+        k->attn_finish(b->o + i * DIM, b->o + i * DIM, b->l[i], DIM);
     }
 }
 
