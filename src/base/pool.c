@@ -32,13 +32,13 @@
 #include "base/time.h"
 
 /* Pauses of a wait before sleeping.  Alone on the machine many are best, as a sleeper is woken
- * late.  Beside others, who is waited for may have lost its core, and looking for it spends the time
- * that gets one back.  So a thread that has slept for LONG_SLEEP while tasks were being done looks
- * only SPIN_MIN times, and with each other wait a little longer again.
+ * late.  Beside others, who is waited for may have lost its core, and looking for it spends the
+ * time that gets one back.  So a thread that has slept for LONG_SLEEP while tasks were being done
+ * looks only SPIN_MIN times, and with each other wait a little longer again.
  *
  * A 135M model with two threads beside two busy processes on two cores keeps 73% of its fair share
- * (70 to 81) with 2,000 pauses always, about 90 us, and 87% (79 to 90) learning; with SPIN_MIN of 20
- * it varies from 58 to 96%.  A pause is about 140 cycles on the x86 CPUs of that measurement, a
+ * (70 to 81) with 2,000 pauses always, about 90 us, and 87% (79 to 90) learning; with SPIN_MIN of
+ * 20 it varies from 58 to 96%.  A pause is about 140 cycles on the x86 CPUs of that measurement, a
  * yield on Arm only a few. */
 #if defined(__x86_64__)
 enum { SPIN_MIN = 150, SPIN_MAX = 2000 };

@@ -40,11 +40,17 @@ static int out_stride(const struct layer_shape *ls)
     return (int)align_up((size_t)ls->v_dim, 16);
 }
 
-static int rows_max(const struct layer_shape *ls)
+/* Query rows of the largest tile where tiles have at most so many, but at least one token. */
+static int tile_rows_max(const struct layer_shape *ls, int rows)
 {
     const int rep = ls->n_head / ls->n_head_kv;
 
-    return rep > ATTN_ROWS_MAX ? rep : ATTN_ROWS_MAX;
+    return rep > rows ? rep : rows;
+}
+
+static int rows_max(const struct layer_shape *ls)
+{
+    return tile_rows_max(ls, ATTN_ROWS_MAX);
 }
 
 static struct rows rows_carve(const struct layer_shape *ls, void *scratch)
@@ -196,9 +202,7 @@ static void tile_task(void *arg, int task, int worker)
 /* Rows of a tile whose segments may be tasks of their own. */
 static int part_rows(const struct layer_shape *ls)
 {
-    const int rep = ls->n_head / ls->n_head_kv;
-
-    return rep > ATTN_ROWS_MIN ? rep : ATTN_ROWS_MIN;
+    return tile_rows_max(ls, ATTN_ROWS_MIN);
 }
 
 /* A segment's partial result: m[n_q], l[n_q], o[n_q][stride]. */
